@@ -12,6 +12,7 @@ import pytest
 
 from kizuna.errors import ServiceFailed, ServiceStuck
 from kizuna.service import Running, run_until_signalled, running
+from kizuna.testing import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,17 @@ class Recorded:
     def fail(self, error: Exception | None) -> None:
         self.error = error
         self.break_down.set()
+
+    async def fail_while_the_block_waits(self, error: Exception | None) -> None:
+        self.fail(error)
+        await asyncio.Event().wait()
+
+    async def fail_in_this_moment(self, error: Exception, and_raise: Exception | None = None) -> None:
+        """Return, or raise, in the same turn of the loop in which the service ends."""
+        self.fail(error)
+        await asyncio.sleep(0)
+        if and_raise:
+            raise and_raise
 
 
 class NeverStarts:
@@ -137,8 +149,7 @@ async def test_a_cancelled_start_stops_what_was_started_and_stays_a_cancellation
             events.append("block")
 
     starting = asyncio.create_task(start())
-    while not events:
-        await asyncio.sleep(0)
+    await eventually(lambda: events)
     starting.cancel()
     await asyncio.wait([starting])
 
@@ -152,8 +163,7 @@ async def test_a_service_that_ends_ends_the_block_with_the_cause(events: list[st
 
     with pytest.raises(ServiceFailed) as failed:
         async with running(Recorded("store", events), weak):
-            weak.fail(error)
-            await asyncio.Event().wait()
+            await weak.fail_while_the_block_waits(error)
 
     assert failed.value.__cause__ is error
     reason = "ValueError('bad frame')" if error else "it returned"
@@ -181,8 +191,7 @@ async def test_a_failure_in_the_last_moment_of_the_block_is_not_lost(events: lis
 
     with pytest.raises(ServiceFailed, match="bad frame"):
         async with running(weak):
-            weak.fail(ValueError("bad frame"))
-            await asyncio.sleep(0)
+            await weak.fail_in_this_moment(ValueError("bad frame"))
 
 
 async def test_a_failure_while_others_drain_is_not_lost(events: list[str]) -> None:
@@ -198,9 +207,7 @@ async def test_the_blocks_own_error_goes_up_with_a_note_about_the_service(events
 
     with pytest.raises(KeyError) as error:
         async with running(weak):
-            weak.fail(ValueError("bad frame"))
-            await asyncio.sleep(0)
-            raise KeyError("mine")
+            await weak.fail_in_this_moment(ValueError("bad frame"), and_raise=KeyError("mine"))
 
     assert error.value.__notes__ == ["besides: Recorded ended by itself: ValueError('bad frame')"]
 
@@ -222,16 +229,15 @@ async def test_an_error_while_stopping_is_raised_after_all_were_stopped(events: 
 
 
 async def test_a_cancellation_from_outside_stays_one_even_if_a_service_fails_too(events: list[str]) -> None:
-    weak = Recorded("weak", events)
+    weak, blocks = Recorded("weak", events), list[Running]()
 
     async def run() -> None:
-        async with running(weak):
+        async with running(weak) as block:
+            blocks.append(block)
             await asyncio.Event().wait()
 
     task = asyncio.create_task(run())
-    while not events:
-        await asyncio.sleep(0)
-    await asyncio.sleep(0.01)
+    await eventually(lambda: blocks)
     weak.fail(ValueError("bad frame"))
     task.cancel()
     await asyncio.wait([task])
@@ -281,8 +287,7 @@ async def test_a_cancellation_during_the_drain_stops_now_and_stays_a_cancellatio
             blocks.append(block)
 
     task = asyncio.create_task(run())
-    while not blocks or blocks[0].phase != "stopping":
-        await asyncio.sleep(0)
+    await eventually(lambda: blocks and blocks[0].phase == "stopping")
     task.cancel()
     await asyncio.wait([task], timeout=2)
 
@@ -310,8 +315,7 @@ async def test_failures_are_logged_with_fields(events: list[str], caplog: pytest
     weak = Recorded("weak", events)
     with pytest.raises(ServiceFailed):
         async with running(weak):
-            weak.fail(ValueError("bad frame"))
-            await asyncio.Event().wait()
+            await weak.fail_while_the_block_waits(ValueError("bad frame"))
 
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     fields = vars(record)
@@ -328,8 +332,7 @@ async def test_blocks_can_be_nested(events: list[str]) -> None:
     async with running(Recorded("outer", events)):
         with pytest.raises(ServiceFailed):
             async with running(weak):
-                weak.fail(ValueError("bad frame"))
-                await asyncio.Event().wait()
+                await weak.fail_while_the_block_waits(ValueError("bad frame"))
         events.append("outer goes on")
 
     assert events[-2:] == ["outer goes on", "outer is gone"]

@@ -32,9 +32,17 @@ class Kizuna:
 
     async def aclose(self) -> None:
         """Close every connection; the embedded server stops with its last user. Harmless when repeated."""
-        while self._clients:
-            await self._clients.pop().aclose()
-        await self.store.aclose()
+        try:
+            await self._close_clients()
+        finally:
+            await self.store.aclose()
+
+    async def _close_clients(self) -> None:
+        if self._clients:
+            from kizuna.store.pool import close_client
+
+            while self._clients:
+                await close_client(self._clients.pop())
 
     async def __aenter__(self) -> Self:
         return self

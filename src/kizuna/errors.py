@@ -6,6 +6,7 @@
     ├── ScriptMismatch         a script was called with other names than its header declares
     ├── ServiceFailed          a service ended although nobody asked it to
     ├── ServiceStuck           a service did not stop in the time it was given
+    ├── CannotListen           an address that we were to listen on is taken, or not ours
     ├── ServerNotStarted       the embedded server could not be started
     ├── ServerInUse            the embedded server is still used by others
     ├── UnsafeServer           the server is reachable, but we refuse to keep data on it as it is set up
@@ -86,6 +87,15 @@ class ServiceStuck(KizunaError):
 
     def __str__(self) -> str:
         return f"{self.service} was still running {self.waited_s:g}s after it was told to stop"
+
+
+class CannotListen(KizunaError):
+    def __init__(self, address: str, reason: str, settings: str) -> None:
+        super().__init__(address, reason, settings)
+        self.address, self.reason, self.settings = address, reason, settings
+
+    def __str__(self) -> str:
+        return f"cannot listen on {self.address} ({self.reason}); set {self.settings} to one that is free"
 
 
 class ServerNotStarted(KizunaError):

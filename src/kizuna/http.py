@@ -15,7 +15,7 @@ _REQUEST_LINE = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/1\.([01
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
 
 
-class BadRequest(Exception):  # noqa: N818 - a word of HTTP
+class BadRequest(Exception):
     """What came is no request that is answered here. Never leaves the server."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -41,10 +41,8 @@ class Response:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def parse_request(header: bytes) -> Request | None:
-    """The request whose header this is, empty line included; None for no header at all. Raises BadRequest."""
-    if not header:
-        return None
+def parse_request(header: bytes) -> Request:
+    """The request whose header this is, empty line included. Raises BadRequest."""
     # Latin-1 takes any byte; the patterns below take what HTTP allows.
     first, *lines = header.decode("latin-1").removesuffix("\r\n\r\n").lstrip("\r\n").split("\r\n")
     line = _REQUEST_LINE.fullmatch(first)

@@ -12,14 +12,17 @@ request has a deadline, a size and a place among a bounded number of connections
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import os
 import platform
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kizuna._version import __version__
-from kizuna.errors import AddressTaken
+from kizuna.errors import CannotListen
 from kizuna.http import BadRequest, Request, Response, encode, parse_request
 
 if TYPE_CHECKING:
@@ -49,8 +52,8 @@ class Probes:
         self._settings, self._ready, self._metrics = settings, ready, metrics
         self._deadline_s = deadline_s
         self._connections: set[asyncio.Task[None]] = set()
-        # Those whose request has not arrived yet, the one that has kept us waiting longest first.
-        self._awaited: dict[asyncio.Task[None], None] = {}
+        # Those whose request has not come yet, or is answered; who has kept us waiting longest comes first.
+        self._idle: dict[asyncio.Task[None], None] = {}
         self._pages: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/healthz": self._healthz,
             "/readyz": self._readyz,
@@ -62,9 +65,11 @@ class Probes:
         server = await self._listen()
         host, port = server.sockets[0].getsockname()[:2]
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        started.set()
         try:
-            await server.serve_forever()
+            await server.start_serving()
+            started.set()
+            # Not serve_forever: when cancelled, it would wait for clients that we have not cut off yet.
+            await asyncio.get_running_loop().create_future()
         finally:
             server.close()
             for task in self._connections:
@@ -76,30 +81,47 @@ class Probes:
     async def _listen(self) -> asyncio.Server:
         host, port = self._settings.host, self._settings.port
         try:
-            return await asyncio.start_server(self._accept, host, port, limit=LONGEST_HEADER_BYTES)
+            # Serving comes later: cancelled while it begins to serve, this call would leave an open socket behind.
+            return await asyncio.start_server(self._accept, host, port, limit=LONGEST_HEADER_BYTES, start_serving=False)
         except OSError as error:
-            raise AddressTaken(f"{host}:{port}", error.strerror or str(error), "probes.host or probes.port") from error
+            unknown = isinstance(error, socket.gaierror) or not error.errno
+            reason = "there is no such host" if unknown else os.strerror(error.errno or 0)
+            raise CannotListen(f"{host}:{port}", reason, "probes.host and probes.port") from error
 
     # -- connections ------------------------------------------------------------------------------------
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= MOST_CONNECTIONS:
-            self._make_room()
+        if len(self._connections) >= MOST_CONNECTIONS and not self._cut_off_the_idlest():
+            writer.transport.abort()
+            return
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer), name="kizuna probe")
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
-    def _make_room(self) -> None:
+    def _cut_off_the_idlest(self) -> bool:
         """Whoever holds connections without asking anything must not keep the others out."""
-        for task in list(self._awaited)[: len(self._connections) - MOST_CONNECTIONS + 1]:
-            del self._awaited[task]
-            task.cancel()
+        task = next(iter(self._idle), None)
+        if task is None:
+            return False
+        del self._idle[task]
+        task.cancel()
+        return True
+
+    @contextlib.contextmanager
+    def _counted_as_idle(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - _accept made it
+        self._idle[task] = None
+        try:
+            yield
+        finally:
+            self._idle.pop(task, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await self._serve_one(reader, writer):
                 pass
-        except (OSError, TimeoutError) as error:
+        except OSError as error:
             log.debug("probe cut off", extra={"error": str(error)})
         finally:
             # Not a polite close, which would wait for a peer that may not read: what it was sent, it has by now.
@@ -107,37 +129,49 @@ class Probes:
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; whether another one may follow on this connection."""
+        head = keep_alive = False
         try:
-            request = parse_request(await self._read_header(reader))
-            if request is None:
+            header = await self._read_header(reader)
+            if not header:
                 return False
+            request = parse_request(header)
+            head, keep_alive = request.method == "HEAD", request.keep_alive
             response = await self._answer(request)
         except BadRequest as error:
-            request, response = None, _refusal(error)
-        keep = request is not None and request.keep_alive
+            response = _json(error.status, {"error": error.reason})
         async with asyncio.timeout(self._deadline_s):
-            writer.write(encode(response, head=request is not None and request.method == "HEAD", keep_alive=keep))
+            writer.write(encode(response, head=head, keep_alive=keep_alive))
             await writer.drain()
-            if not keep:
-                await _end(reader, writer)
-        return keep
+            if not keep_alive:
+                await self._end(reader, writer)
+        return keep_alive
 
     async def _read_header(self, reader: asyncio.StreamReader) -> bytes:
         """Up to and with the empty line; nothing at all if the client is gone, or asks no more."""
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - _accept made it
-        self._awaited[task] = None
+        first = b""
         try:
-            async with asyncio.timeout(self._deadline_s):
-                return await reader.readuntil(b"\r\n\r\n")
+            with self._counted_as_idle():
+                async with asyncio.timeout(self._deadline_s):
+                    first = await reader.read(1)
+                    return first and first + await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError:
             return b""
         except asyncio.LimitOverrunError:
             raise BadRequest(431, f"the header is longer than {LONGEST_HEADER_BYTES} bytes") from None
         except TimeoutError:
+            # To somebody who asked nothing, an answer would come as a surprise.
+            if not first:
+                return b""
             raise BadRequest(408, f"no whole request came within {self._deadline_s:g}s") from None
-        finally:
-            self._awaited.pop(task, None)
+
+    async def _end(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Say that we are done, and read what is still on its way: cutting a connection with unread bytes makes
+        the peer's kernel throw away our answer."""
+        writer.write_eof()
+        with self._counted_as_idle():
+            for _ in range(0, _LINGER_BYTES, 4096):
+                if not await reader.read(4096):
+                    return
 
     # -- answers ----------------------------------------------------------------------------------------
 
@@ -176,16 +210,3 @@ class Probes:
 def _json(status: int, content: object, *headers: tuple[str, str]) -> Response:
     body = json.dumps(content, ensure_ascii=False).encode() + b"\n"
     return Response(status, "application/json", body, headers)
-
-
-def _refusal(error: BadRequest) -> Response:
-    return _json(error.status, {"error": error.reason})
-
-
-async def _end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Say that we are done, and read what is still on its way: cutting a connection with unread bytes makes the
-    peer's kernel throw away our answer."""
-    writer.write_eof()
-    for _ in range(0, _LINGER_BYTES, 4096):
-        if not await reader.read(4096):
-            return

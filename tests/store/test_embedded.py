@@ -104,14 +104,15 @@ async def test_it_lingers_for_those_who_left_without_stopping_it(server_folder: 
 
 
 async def test_a_pinned_one_stays_until_it_is_stopped(server_folder: Path) -> None:
-    server = embedded(server_folder, linger_s=0.0)
+    server, unpinned = embedded(server_folder), embedded(server_folder / "unpinned")
     pinned = await server.pin()
 
-    for _ in range(3):
-        assert (await server.attach()).pid == pinned.pid
-        await server.detach()
-    # Its keeper looks every 200 ms whether anybody is left; what it wrote after two looks is no stop.
-    await asyncio.sleep(0.5)
+    assert (await server.attach()).pid == pinned.pid
+    await server.detach()
+    await unpinned.attach()
+    await unpinned.detach(stop_if_last=False)
+    await eventually(lambda: unpinned.status().state == "stopped")
+
     assert server.status().pinned
     assert server.status().pid == pinned.pid
 

@@ -9,7 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kizuna.errors import IllegalName, SettingsError
+from kizuna.store.client import Store
 from kizuna.store.keys import CANARY, LONGEST_NAME, MOST_PARTS, JoinedBy, Key, Roots, key_slot
+from kizuna.testing import ClusterSetup
 
 patiently = settings(deadline=None)
 
@@ -107,17 +109,17 @@ def test_no_name_leaves_its_place(declared: tuple[Key, dict[str, str]], root: st
     key, its_names = declared
     assume(its_names)
     hole = data.draw(st.sampled_from(sorted(its_names)))
-    illegal = data.draw(st.sampled_from(NEVER_LEGAL))
-    place = data.draw(st.integers(0, len(its_names[hole])))
-    its_names[hole] = its_names[hole][:place] + illegal + its_names[hole][place:]
+    legal = its_names[hole]
+    place = data.draw(st.integers(0, len(legal)))
 
-    with pytest.raises(IllegalName) as refused:
-        key.build(root, **its_names)
-    with pytest.raises(IllegalName):
-        key.glob(root, **its_names)
-
-    assert (refused.value.place, refused.value.name) == (hole, its_names[hole])
-    assert repr(illegal) in str(refused.value)
+    for illegal in NEVER_LEGAL:
+        its_names[hole] = legal[:place] + illegal + legal[place:]
+        with pytest.raises(IllegalName) as refused:
+            key.build(root, **its_names)
+        with pytest.raises(IllegalName):
+            key.glob(root, **its_names)
+        assert (refused.value.place, refused.value.name) == (hole, its_names[hole])
+        assert repr(illegal) in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +181,8 @@ def test_what_is_no_key_of_the_family_parses_to_none() -> None:
     assert QUEUE.parse("poppo", "poppo:queue:") is None
     assert QUEUE.parse("poppo", "poppo:queue:high:low") is None
     assert QUEUE.parse("poppo", "poppo2:queue:high") is None
+    assert QUEUE.parse("poppo", "muffo:queue:high") is None
+    assert Key("v1.0-<x>", "string", "removed", "").parse("poppo", "poppo:v1_0-a") is None
     assert QUEUE.parse("poppo", b"poppo:queue:\xff") is None
     assert QUEUE.parse("poppo", "poppo:queue:\ud800") is None
     assert QUEUE.parse("poppo", "poppo:queue:high\n") is None
@@ -292,6 +296,24 @@ def test_known_slots() -> None:
     # From the specification of the cluster.
     assert key_slot("123456789") == 0x31C3
     assert key_slot(b"foo{hash_tag}") == 2515
+
+
+@pytest.mark.parametrize("key", ["plain", "a{b}c", "{b}{c}", "{b", "a{}{b}", "a{{b}}", "}{b}", "組:{絆}:1"])
+def test_the_server_itself_counts_the_same_slot(cluster: ClusterSetup, key: str) -> None:
+    assert cluster.slot_of(key) == key_slot(key)
+
+
+async def test_a_glob_finds_the_family_on_the_server(store: Store, root: str) -> None:
+    shard = Roots(root, 4).of("group")
+    locks = {LOCK.build(shard, lock=lock).encode() for lock in ("nightly", "issue:123", "^!-<>$ü絆")}
+    other = QUEUE.build(shard, priority="high").encode()
+    for key in (*locks, other):
+        await store.call("SET", key, "x")
+
+    _, found = await store.call("SCAN", 0, "MATCH", LOCK.glob(shard), "COUNT", 1_000_000)
+    await store.call("UNLINK", *locks, other)
+
+    assert set(found) == locks
 
 
 def test_families_are_values() -> None:

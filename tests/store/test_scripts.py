@@ -98,6 +98,18 @@ async def test_calls_that_wait_together_survive_a_flush_together(store: Store, k
     assert replies == [b"%d" % i for i in range(50)]
 
 
+async def test_a_call_that_is_cancelled_hurts_no_other(store: Store, key: MakeKey) -> None:
+    for steps in range(4):
+        cancelled = asyncio.ensure_future(fail(store, text=key("text"), way="cancelled"))
+        staying = asyncio.ensure_future(fail(store, text=key("text"), way="staying"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        cancelled.cancel()
+
+        assert await staying == b"staying"
+        await asyncio.wait([cancelled])
+
+
 @pytest.mark.parametrize("count", [1, 100, 1000])
 async def test_rows_are_handled_in_order_with_one_result_each(store: Store, key: MakeKey, count: int) -> None:
     rows = jobs(key, count)

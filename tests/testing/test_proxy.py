@@ -104,9 +104,7 @@ async def test_delay_is_added_in_each_direction_and_to_all_at_once(proxy: ChaosP
     assert 0.2 <= time.monotonic() - began < 0.9
 
 
-async def test_a_stall_keeps_connections_and_resume_delivers_what_was_sent(
-    proxy: ChaosProxy, client: Client
-) -> None:
+async def test_a_stall_keeps_connections_and_resume_delivers_what_was_sent(proxy: ChaosProxy, client: Client) -> None:
     await client.ask("PING")
     proxy.stall()
     client.send("PING")

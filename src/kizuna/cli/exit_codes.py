@@ -39,6 +39,7 @@ OF_ERROR: dict[type[errors.KizunaError], int] = {
     errors.ScriptMismatch: FAILURE,
     errors.ServiceFailed: FAILURE,
     errors.ServiceStuck: TRY_AGAIN,
+    errors.CannotListen: BUSY,
     errors.ServerNotStarted: UNAVAILABLE,
     errors.ServerInUse: BUSY,
     errors.UnsafeServer: CONFLICT,

@@ -14,12 +14,14 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
-from kizuna.errors import KizunaError
+from kizuna.store.link import copy_of
 from kizuna.store.scripts import Script, begin_script
 from kizuna.store.wire import Argument, Command
 
 # Rows of one call: a script holds up the whole server while it runs, and this is some milliseconds of its time.
 MOST_ROWS = 1_000
+# And of their bytes, some milliseconds on the way: 1,000 large rows would go beyond what the server takes at once.
+MOST_BYTES = 4 * 1024 * 1024
 
 Delivery = Coroutine[Any, Any, Sequence[Any]]
 
@@ -27,6 +29,11 @@ Delivery = Coroutine[Any, Any, Sequence[Any]]
 class Sender(Protocol):
     def begin(self, command: Command, timeout_s: float | None = None) -> Coroutine[Any, Any, Any]:
         """Put the command in the line now; await the result for the reply."""
+
+    def begin_script(
+        self, script: Script, command: Command, timeout_s: float | None = None
+    ) -> Coroutine[Any, Any, Any]:
+        """The same for the EVALSHA of a script."""
 
 
 class _Batch:
@@ -37,6 +44,7 @@ class _Batch:
         self.rows: list[Any] = []
         self.waiting: list[asyncio.Future[Any]] = []
         self.keys: set[bytes] = set()
+        self.bytes = 0
 
 
 class Batcher:
@@ -56,7 +64,7 @@ class Batcher:
         def begin(keys: list[bytes]) -> Delivery:
             return _values(self._sender.begin(("MGET", *keys) if len(keys) > 1 else ("GET", keys[0]), timeout_s), keys)
 
-        return self._join(("GET", self._group(key), timeout_s), begin, key, (key,))
+        return self._join(("GET", self._group(key), timeout_s), begin, key, (key,), len(key))
 
     def row(
         self,
@@ -72,23 +80,34 @@ class Batcher:
 
         keys = [key if type(key) is bytes else str(key).encode() for key in script.keys_of(fixed, row)]
         group = self._group(keys[0]) if keys else 0
-        return self._join((script.sha, group, timeout_s, *fixed.values()), begin, row, keys)
+        # With their types: 1 and 1.0 are equal to Python, and not to a script.
+        name = (script.sha, group, timeout_s, *fixed.values(), *map(type, fixed.values()))
+        size = sum(len(value) for value in row.values() if type(value) is bytes or type(value) is str)
+        return self._join(name, begin, row, keys, size)
 
     def make_way(self, keys: Sequence[bytes]) -> None:
-        """Something else is about to touch these keys: the batches that hold them leave first."""
+        """Something else is about to touch these keys, or none in particular: what it could meet leaves first."""
+        if not keys:
+            self.send_all()
         for key in keys:
             holder = self._holders.get(key)
             if holder is not None:
                 self._send(holder)
 
-    async def aclose(self) -> None:
-        self._send_all()
-        await asyncio.gather(*self._deliveries)
+    def send_all(self) -> None:
+        for name in list(self._open):
+            self._send(name)
+
+    async def settle(self, within_s: float | None = None) -> None:
+        """Send what has gathered, and wait until it is answered; or no longer than that."""
+        self.send_all()
+        if self._deliveries:
+            await asyncio.wait(self._deliveries, timeout=within_s)
 
     # -- inside -----------------------------------------------------------------------------------------
 
     def _join(
-        self, name: Hashable, begin: Callable[[list[Any]], Delivery], row: Any, keys: Sequence[bytes]
+        self, name: Hashable, begin: Callable[[list[Any]], Delivery], row: Any, keys: Sequence[bytes], size: int
     ) -> asyncio.Future[Any]:
         for key in keys:
             holder = self._holders.get(key)
@@ -98,7 +117,7 @@ class Batcher:
         batch = self._open.get(name)
         if batch is None:
             if not self._open:
-                loop.call_soon(self._send_all)
+                loop.call_soon(self.send_all)
             batch = self._open[name] = _Batch(begin)
         for key in keys:
             self._holders[key] = name
@@ -106,13 +125,10 @@ class Batcher:
         batch.rows.append(row)
         future: asyncio.Future[Any] = loop.create_future()
         batch.waiting.append(future)
-        if len(batch.rows) == MOST_ROWS:
+        batch.bytes += size
+        if len(batch.rows) == MOST_ROWS or batch.bytes >= MOST_BYTES:
             self._send(name)
         return future
-
-    def _send_all(self) -> None:
-        for name in list(self._open):
-            self._send(name)
 
     def _send(self, name: Hashable) -> None:
         batch = self._open.pop(name)
@@ -121,7 +137,8 @@ class Batcher:
         try:
             # The command is in the line when `begin` returns; only its answer is waited for in the task.
             delivery = batch.begin(batch.rows)
-        except (KizunaError, TypeError) as error:
+        except Exception as error:
+            # Whatever it is, it is theirs who wait: nobody else would hear of it.
             _fail(batch.waiting, error)
             return
         task = asyncio.get_running_loop().create_task(_deliver(delivery, batch.waiting))
@@ -133,7 +150,7 @@ async def _deliver(delivery: Delivery, waiting: list[asyncio.Future[Any]]) -> No
     """Each awaiter gets its own result or its own error."""
     try:
         results = await delivery
-    except KizunaError as error:
+    except Exception as error:
         _fail(waiting, error)
         return
     for future, result in zip(waiting, results, strict=True):
@@ -144,8 +161,7 @@ async def _deliver(delivery: Delivery, waiting: list[asyncio.Future[Any]]) -> No
 def _fail(waiting: list[asyncio.Future[Any]], error: Exception) -> None:
     for future in waiting:
         if not future.done():
-            # One for each who waits: an exception that is raised twice grows a traceback of both.
-            future.set_exception(type(error)(*error.args))
+            future.set_exception(copy_of(error))
 
 
 async def _values(reply: Coroutine[Any, Any, Any], keys: list[bytes]) -> Sequence[Any]:

@@ -19,7 +19,8 @@ from kizuna.store.batching import Batcher
 from kizuna.store.commands import check_shared, keys_of
 from kizuna.store.events import Events
 from kizuna.store.link import Link, backoff
-from kizuna.store.replies import TRY_AGAIN
+from kizuna.store.places import Route
+from kizuna.store.replies import did_not_run
 from kizuna.store.scripts import Script
 from kizuna.store.topology import make_dialer, make_topology, parse_target
 from kizuna.store.wire import Argument, Command
@@ -35,7 +36,7 @@ class Store:
         self.target = parse_target(settings.store)
         self.dialer = make_dialer(settings, self.target)
         self.topology = make_topology(settings, self.target, self.dialer)
-        self.events = Events(self.topology, self.dialer, settings)
+        self.events = Events(self.topology, settings)
         self._timeout_s = settings.store.timeout_s
         self._batcher = Batcher(self, self.topology.group)
         self._loop: asyncio.AbstractEventLoop
@@ -51,17 +52,21 @@ class Store:
             raise
 
     async def aclose(self) -> None:
-        """Let what was begun end, then leave nothing behind."""
+        """Leave nothing behind. Batches that were begun get the time of one command to end; other calls fail."""
         self._closed = True
-        await self._batcher.aclose()
-        await self.events.aclose()
-        await self.topology.aclose()
+        try:
+            await self._batcher.settle(self._timeout_s)
+            await self.events.aclose()
+        finally:
+            await self.topology.aclose()
+            await self._batcher.settle()
 
     def call(self, *command: Argument, timeout_s: float | None = None) -> Coroutine[Any, Any, Any]:
         """Send one command to the server that holds its key, and return its reply as the server gave it.
 
-        The command joins the line at the call, not at the await, so calls keep their order. It is sent once:
-        OutcomeUnknown means that it may have happened, every NotSent that it did not.
+        The command joins the line at the call, not at the await, so calls keep their order; except for one that the
+        server did not run (its slot has moved, it is loading …), which is then tried again behind the others.
+        It is sent once: OutcomeUnknown means that it may have happened, every NotSent that it did not.
         """
         return self.begin(command, timeout_s)
 
@@ -73,23 +78,35 @@ class Store:
         link = self.topology.route(command)
         return self._finish(link.send(command, deadline), command, link, deadline)
 
-    async def get(self, key: str | bytes, *, timeout_s: float | None = None) -> bytes | None:
-        """The value of a string key; what is asked for together is read together."""
-        return await self._batcher.get(key if isinstance(key, bytes) else key.encode(), timeout_s)
+    def begin_script(
+        self, script: Script, command: Command, timeout_s: float | None = None
+    ) -> Coroutine[Any, Any, Any]:
+        """`begin` for the EVALSHA of a script. The first one on a connection brings the text along: were it refused
+        as unknown, it would have to be sent again, behind what was sent after it."""
+        known = self.topology.route(command).scripts
+        if script.sha not in known:
+            known.add(script.sha)
+            command = ("EVAL", script.source, *command[2:])
+        return self.begin(command, timeout_s)
 
-    async def batch_row(
+    def get(self, key: str | bytes, *, timeout_s: float | None = None) -> Coroutine[Any, Any, bytes | None]:
+        """The value of a string key; what is asked for together is read together. Keeps the order, like `call`."""
+        return _result(self._batcher.get(key if isinstance(key, bytes) else key.encode(), timeout_s))
+
+    def batch_row(
         self,
         script: Script,
         fixed: Mapping[str, Argument],
         row: Mapping[str, Argument],
         *,
         timeout_s: float | None = None,
-    ) -> Any:
-        return await self._batcher.row(script, fixed, row, timeout_s)
+    ) -> Coroutine[Any, Any, Any]:
+        return _result(self._batcher.row(script, fixed, row, timeout_s))
 
     async def call_each_primary(self, *command: Argument, timeout_s: float | None = None) -> dict[str, Any]:
         """Send one command to every primary, and return the replies by server. The first error is raised."""
         check_shared(command)
+        self._batcher.send_all()
         deadline = self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
         links = self.topology.primaries()
         replies = await asyncio.gather(*(link.send(command, deadline) for link in links), return_exceptions=True)
@@ -113,7 +130,7 @@ class Store:
         pauses = backoff(self.settings.store.reconnect_first_s, self.settings.store.reconnect_longest_s)
         redirections = 0
         while True:
-            route = await self.topology.learn(command, link, error)
+            route = await self._learn(command, link, error, deadline)
             redirections += 1
             if error.code not in _WITHOUT_PAUSE or redirections > 3:
                 pause_s = next(pauses)
@@ -130,9 +147,20 @@ class Store:
                     raise
                 error = next_error
 
+    async def _learn(self, command: Command, link: Link, error: StoreError, deadline: float) -> Route:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self.topology.learn(command, link, error)
+        except TimeoutError:
+            raise error from None
+
     def _did_not_run(self, error: StoreError, link: Link) -> bool:
-        """The server said "not I" or "not now"; or its link was closed under us because it left the cluster."""
-        return error.code in TRY_AGAIN or (link.is_closed and isinstance(error, Unreachable) and not self._closed)
+        """The server said so; or its link was closed under us because it left the cluster."""
+        return did_not_run(error) or (link.is_closed and isinstance(error, Unreachable) and not self._closed)
+
+
+async def _result(future: asyncio.Future[Any]) -> Any:
+    return await future
 
 
 def _forget(reply: asyncio.Future[Any]) -> None:

@@ -5,14 +5,30 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import socket
 import ssl
 from dataclasses import dataclass
 from typing import Any
 
-from kizuna.errors import SettingsError, SignInRefused, StoreError, TlsRefused, Unreachable
-from kizuna.settings import StoreSettings
+from kizuna.errors import (
+    NotSent,
+    OutcomeUnknown,
+    SettingsError,
+    SignInRefused,
+    StoreError,
+    TlsRefused,
+    Unreachable,
+)
+from kizuna.settings import Secret, StoreSettings
 from kizuna.store.wire import OnLost, OnPush, Wire
+
+_NO_PASSWORD = Secret("")
+_NETWORK = "is the address right, and does the network let us through?"
+# Plain servers keep silent: to them the start of a handshake is the start of a long line.
+_NETWORK_OR_PLAIN = "is the address right, does the network let us through, and does the server speak TLS there?"
+_WANTS_CERTIFICATE = "does the server want a client certificate? set store.tls_cert_file and store.tls_key_file"
+_WANTS_TLS = "is it Redis or Valkey at this port, and does it want TLS? then use rediss://"
 
 
 @dataclass(frozen=True)
@@ -33,7 +49,7 @@ class Dialer:
     """Everything that the connections to one kind of server have in common."""
 
     username: str = ""
-    password: str = ""
+    password: Secret = _NO_PASSWORD
     database: int = 0
     tls: ssl.SSLContext | None = None
     client_name: str = "kizuna"
@@ -41,10 +57,11 @@ class Dialer:
     silence_s: float = 5.0
     in_flight_bytes: int = 32 * 1024 * 1024
     primary_only: bool = False
-    """Ask for the role, and do not take a replica: behind Sentinel an address may be yesterday's."""
+    """Do not take a replica: behind Sentinel an address may be yesterday's."""
 
     async def open(self, address: Address, on_push: OnPush | None = None, on_lost: OnLost | None = None) -> Wire:
         """A connection that is signed in and speaks RESP3. Raises a `NotSent` that says what is wrong."""
+        server = str(address)
         try:
             async with asyncio.timeout(self.connect_timeout_s):
                 wire = await self._connect(address, on_push, on_lost)
@@ -56,15 +73,17 @@ class Dialer:
         except TimeoutError as error:
             # errno is set when the kernel gave up on the peer; both mean the same to the caller.
             detail = f" ({error})" if error.errno else ""
-            raise Unreachable(
-                f"no connection within {self.connect_timeout_s:g}s{detail}",
-                str(address),
-                "is the address right, and does the network let us through?",
-            ) from None
+            hint = _NETWORK_OR_PLAIN if self.tls else _NETWORK
+            raise Unreachable(f"no connection within {self.connect_timeout_s:g}s{detail}", server, hint) from None
+        except ssl.SSLEOFError as error:
+            raise Unreachable("the connection was lost in the TLS handshake", server, _tls_hint(error)) from None
         except ssl.SSLError as error:
-            raise TlsRefused(f"TLS failed: {error.reason or error}", str(address), _tls_hint(error)) from None
+            raise TlsRefused(f"TLS failed: {error.reason or error}", server, _tls_hint(error)) from None
         except OSError as error:
-            raise Unreachable(_os_reason(error), str(address), _os_hint(error, tls=self.tls is not None)) from None
+            raise Unreachable(_os_reason(error), server, _os_hint(error, tls=self.tls is not None)) from None
+        except ValueError:
+            # A label that is empty or too long does not even get as far as the resolver.
+            raise Unreachable("this cannot be the name of a host", server, "check store.url") from None
         return wire
 
     async def _connect(self, address: Address, on_push: OnPush | None, on_lost: OnLost | None) -> Wire:
@@ -91,19 +110,23 @@ class Dialer:
     async def _sign_in(self, wire: Wire) -> None:
         deadline = asyncio.get_running_loop().time() + self.connect_timeout_s
         hello: list[str] = ["HELLO", "3"]
-        if self.password:
+        # Also without a password: who names a user must not be taken for the default one.
+        if self.username or self.password:
             hello += ["AUTH", self.username or "default", self.password]
         hello += ["SETNAME", f"{self.client_name}:{os.getpid()}"]
         waiting = [wire.send(tuple(hello), deadline)]
         if self.database:
             waiting.append(wire.send(("SELECT", self.database), deadline))
-        if self.primary_only:
-            waiting.append(wire.send(("ROLE",), deadline))
         try:
-            replies = await asyncio.gather(*waiting)
+            greeting, *_ = await asyncio.gather(*waiting)
+        except OutcomeUnknown as error:
+            if wire.failure is not None:
+                raise wire.failure from None
+            hint = _WANTS_CERTIFICATE if self.tls else _WANTS_TLS
+            raise Unreachable(error.what, error.server, hint) from None
         except StoreError as error:
             raise _sign_in_refused(error) from None
-        if self.primary_only and replies[-1][0] != b"master":
+        if self.primary_only and greeting.get(b"role") != b"master":
             raise Unreachable("this server is a replica now", wire.server, "the next primary is being looked for")
 
 
@@ -112,7 +135,8 @@ def tls_context(settings: StoreSettings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=settings.tls_ca_file or None)
         if settings.tls_cert_file:
-            context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file or None)
+            # A password is given so that OpenSSL does not ask for one at the terminal.
+            context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file or None, password="")
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(filter(None, (settings.tls_ca_file, settings.tls_cert_file, settings.tls_key_file)))
         raise SettingsError(f"store.tls_*: {files} cannot be used: {error}") from None
@@ -136,33 +160,50 @@ def _notice_dead_peers(sock: socket.socket, silence_s: float) -> None:
 
 def _sign_in_refused(error: StoreError) -> StoreError:
     text = error.what
+    if isinstance(error, NotSent):
+        return error
     if "HELLO" in text and "unknown command" in text:
         return SignInRefused(text, error.server, "Redis 6.2, Valkey 7.2 or newer is needed")
     if text.startswith("DENIED"):
         return SignInRefused(text.split(".")[0], error.server, "set a password there, or bind it to this host")
-    if text.startswith(("NOPERM", "ERR invalid password", "ERR DB index", "ERR Client sent AUTH")):
-        return SignInRefused(text, error.server, "check store.username, store.password and the database number")
     if "max number of clients" in text:
         return Unreachable(text, error.server, "raise maxclients, or close connections that nobody uses")
-    return error
+    if text.startswith("ERR DB index"):
+        return SignInRefused(text, error.server, "check the database number in store.url (CONFIG GET databases)")
+    if text.startswith("NOPERM"):
+        return SignInRefused(text, error.server, "grant it to this ACL user (ACL SETUSER), or use database 0")
+    return Unreachable(text, error.server, error.hint)
 
 
 def _os_reason(error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return "the host name is not known"
-    return f"no connection ({os.strerror(error.errno) if error.errno else error})"
+    number = _errno(error)
+    # asyncio has no words for a peer that leaves in the middle of a TLS handshake.
+    return f"no connection ({os.strerror(number) if number else str(error) or 'the server closed it'})"
 
 
 def _os_hint(error: OSError, *, tls: bool) -> str:
     if isinstance(error, socket.gaierror):
         return "check store.url"
-    if error.errno == errno.ECONNREFUSED:
+    number = _errno(error)
+    if number == errno.ECONNREFUSED:
         return "is the server running there? `kizuna server start` runs the embedded one"
-    if error.errno == errno.ENOENT:
+    if number == errno.ENOENT:
         return "there is no such socket; is the server running?"
-    if error.errno == errno.ECONNRESET and not tls:
-        return "does the server want TLS? then use rediss://"
+    if number == errno.EACCES:
+        return "may we open that socket?"
+    if number in (errno.ECONNRESET, errno.EPIPE, None):
+        return _WANTS_CERTIFICATE if tls else _WANTS_TLS
     return "check store.url and the network"
+
+
+def _errno(error: OSError) -> int | None:
+    """Of a host with several addresses asyncio tells only in the text why each of them failed."""
+    if error.errno is not None:
+        return error.errno
+    found = re.search(r"\[Errno (\d+)\]", str(error))
+    return int(found[1]) if found else None
 
 
 def _tls_hint(error: ssl.SSLError) -> str:

@@ -7,6 +7,7 @@ A keeper process owns the server (`keeper.py`), the files of its folder are how 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import time
@@ -14,13 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kizuna.errors import ServerInUse, ServerNotStarted, ServiceStuck
-from kizuna.store.keeper import FORCED, STOP_LIMIT_S
 from kizuna.store.keeper_start import start_keeper
 from kizuna.store.server_folder import (
+    FORCED,
     RETIRE,
     STOP,
+    STOP_LIMIT_S,
     TELL,
     ServerFolder,
+    is_held,
     is_still_at,
     last_lines,
     open_lock,
@@ -30,6 +33,8 @@ from kizuna.store.server_folder import (
 from kizuna.store.server_setup import server_binary, server_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kizuna.settings import EmbeddedSettings
 
 __all__ = ["EmbeddedServer", "Running", "Status", "server_binary"]
@@ -37,6 +42,8 @@ __all__ = ["EmbeddedServer", "Running", "Status", "server_binary"]
 LOOK_EVERY_S = 0.005
 GRACE_S = 2.0
 """The keeper's own verdict comes after the start timeout; this much later we stop waiting for it."""
+KEEPERS_TRIED = 5
+"""A keeper that cannot even write what is wrong, as on a full disk, is not started for ever."""
 
 
 class Running(NamedTuple):
@@ -87,16 +94,8 @@ class EmbeddedServer:
         Raises ServerNotStarted.
         """
         async with self._turn:
-            if self._users_lock is not None and is_still_at(self._users_lock, self._folder.users_lock):
-                return await self._until_ready()
-            self._leave()
-            self._create_folder()
-            self._users_lock = await self._enter()
-            try:
-                return await self._until_ready()
-            except BaseException:
-                self._leave()
-                raise
+            with self._folder_problems_told():
+                return await self._attach()
 
     async def ensure(self) -> Running:
         """Where the server is now: the same as `attach`, for those who lost their connection to it.
@@ -122,9 +121,11 @@ class EmbeddedServer:
 
     async def pin(self) -> Running:
         """Have the server stay without users, until `stop`. Raises ServerNotStarted."""
+        was_attached = self._users_lock is not None
         running = await self.attach()
         self._folder.pin.touch()
-        await self.detach()
+        if not was_attached:
+            await self.detach()
         return running
 
     async def stop(self, *, force: bool = False) -> bool:
@@ -165,13 +166,26 @@ class EmbeddedServer:
 
     # Coming
 
-    def _create_folder(self) -> None:
+    @contextlib.contextmanager
+    def _folder_problems_told(self) -> Iterator[None]:
         try:
-            self._folder.create()
+            yield
         except OSError as error:
             raise ServerNotStarted(
                 f"its folder cannot be used: {error}", "choose another one with KIZUNA_EMBEDDED__FOLDER"
             ) from error
+
+    async def _attach(self) -> Running:
+        if self._users_lock is not None and is_still_at(self._users_lock, self._folder.users_lock):
+            return await self._until_ready()
+        self._leave()
+        self._folder.create()
+        self._users_lock = await self._enter()
+        try:
+            return await self._until_ready()
+        except BaseException:
+            self._leave()
+            raise
 
     async def _enter(self) -> int:
         """Our share of users.lock. It is refused while a server ends; then we wait for that."""
@@ -189,7 +203,7 @@ class EmbeddedServer:
 
     async def _until_ready(self) -> Running:
         """Start a keeper whenever there is none, and wait for what it says."""
-        started = ""
+        started: list[str] = []
         patience = Patience(self._settings.start_timeout_s + GRACE_S)
         while True:
             # In this order: a keeper writes before it lives and before it dies, so what we read is no older.
@@ -199,10 +213,9 @@ class EmbeddedServer:
                 return self._accept(record)
             if alive and not record:
                 self._folder.ask_keeper(TELL)
-            if not alive and record.get("state") == "failed" and record["start_id"] == started:
-                raise ServerNotStarted(record["reason"], record["hint"])
-            if not alive:
-                started = await asyncio.to_thread(start_keeper, self._folder, self._settings) or started
+            if not alive and not is_held(self._folder.keeper_lock):
+                self._accept_failure(record, started)
+                started.append(await asyncio.to_thread(start_keeper, self._folder, self._settings))
             patience.spend(alive, record, self._folder)
             await asyncio.sleep(LOOK_EVERY_S)
 
@@ -222,6 +235,17 @@ class EmbeddedServer:
         self._start_id = record["start_id"]
         facts = {name: record[name] for name in Running._fields if name in record}
         return Running(folder=self._folder.path, **facts)
+
+    def _accept_failure(self, record: dict[str, Any], started: list[str]) -> None:
+        """Only a keeper of our own can fail for us: what an earlier one said may no longer be so."""
+        if record.get("state") == "failed" and record["start_id"] in started:
+            raise ServerNotStarted(record["reason"], record["hint"])
+        if len(started) >= KEEPERS_TRIED:
+            words = last_lines(self._folder.keeper_log) or "nothing"
+            raise ServerNotStarted(
+                f"its keeper ends again and again, saying: {words}",
+                f"is the disk full? Look at {self._folder.keeper_log}",
+            )
 
     # Going
 
@@ -246,8 +270,9 @@ class EmbeddedServer:
 
     def _is_kept_by(self, start_id: str | None) -> bool:
         if self._folder.ask_keeper():
-            return self._folder.read_record().get("start_id") == start_id
-        return _is_held(self._folder.keeper_lock)
+            return start_id in (None, self._folder.read_record().get("start_id"))
+        # One that lost its keeper takes a moment to end, too.
+        return is_held(self._folder.keeper_lock) or is_held(self._folder.server_lock)
 
 
 class Patience:
@@ -281,14 +306,6 @@ async def _lock_within(fd: int, kind: int, limit_s: float) -> bool:
             return True
         await asyncio.sleep(LOOK_EVERY_S)
     return False
-
-
-def _is_held(lock_file: Path) -> bool:
-    fd = open_lock(lock_file)
-    try:
-        return not try_lock(fd, fcntl.LOCK_SH)
-    finally:
-        os.close(fd)
 
 
 def _describe(pid: int) -> str:

@@ -26,8 +26,10 @@ from pathlib import Path
 
 from kizuna.store.server_child import HOST, ask, ask_to_end, facts_of, free_port, is_free, start_child
 from kizuna.store.server_folder import (
+    FORCED,
     RETIRE,
     STOP,
+    STOP_LIMIT_S,
     TELL,
     ServerFolder,
     is_still_at,
@@ -41,9 +43,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-STOP_LIMIT_S = 30.0
-"""How long a server may take to end before it is killed. All that it acknowledged is in its file by then."""
-FORCED = "forced"
 LOOK_EVERY_S = 0.2
 PROBE_EVERY_S = 0.01
 ORPHAN_PATIENCE_S = 1.0
@@ -55,7 +54,7 @@ CRASHES, CRASHES_WITHIN_S = 5, 30.0
 OPTIONAL = (("min-string-size-avoid-copy-reply", "2147483647"), ("shutdown-on-sigterm", "nosave"))
 
 
-class CannotKeep(Exception):  # noqa: N818 - named as the errors of kizuna are
+class CannotKeep(Exception):
     """There is no server, and trying again would not help: why, and what to do."""
 
     def __init__(self, reason: str, hint: str) -> None:
@@ -80,6 +79,7 @@ class Keeper:
             "profile": plan["profile"],
             "started_at": 0.0,
         }
+        self._is_unwritten = False
         self._server: subprocess.Popen[bytes] | None = None
         self._server_wanted_at = time.monotonic()
         self._log_starts_at = 0
@@ -106,6 +106,11 @@ class Keeper:
         except CannotKeep as problem:
             self._stop_server()
             self._change(state="failed", reason=problem.reason, hint=problem.hint, pid=0)
+        except OSError as error:
+            self._stop_server()
+            hint = f"look at {self._folder.keeper_log}"
+            self._change(state="failed", reason=f"its keeper failed: {error}", hint=hint, pid=0)
+            raise
 
     def _keep(self) -> str:
         """Run the server until there is a reason to stop it, and return that."""
@@ -150,7 +155,9 @@ class Keeper:
 
     def _start(self, lock: int) -> None:
         port = self._choose_port()
-        self._folder.write(self._folder.configuration, f"{self._plan['configuration']}port {port}\n")
+        # Not written again after a crash: that may have happened because the disk is full.
+        if port != self._record["port"]:
+            self._folder.write(self._folder.configuration, f"{self._plan['configuration']}port {port}\n")
         with open_log(self._folder.server_log) as log:
             self._log_starts_at = log.seek(0, os.SEEK_END)
             try:
@@ -245,7 +252,7 @@ class Keeper:
 
     def _reason_to_stop(self) -> str:
         asked = self._read_requests()
-        if TELL in asked:
+        if TELL in asked or self._is_unwritten:
             self._write_record()
         if self._told_to_end:
             return "the keeper was told to end"
@@ -311,14 +318,19 @@ class Keeper:
     def _write_record(self) -> None:
         try:
             self._folder.write_record(self._record)
+            self._is_unwritten = False
         except OSError as error:
-            # A full disk or a removed folder must not end a server that works.
-            say(f"server.json is not written: {error}")
+            # A full disk or a removed folder must not end a server that works. It is tried again at each look.
+            if not self._is_unwritten:
+                say(f"server.json is not written: {error}")
+            self._is_unwritten = True
 
 
 def say(message: str) -> None:
-    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} keeper {os.getpid()}: {message}\n")
-    sys.stderr.flush()
+    line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} keeper {os.getpid()}: {message}\n"
+    # A full disk must not end a server that works, here neither.
+    with contextlib.suppress(OSError):
+        os.write(sys.stderr.fileno(), line.encode(errors="replace"))
 
 
 def main() -> None:

@@ -28,7 +28,21 @@ def start_keeper(folder: ServerFolder, settings: EmbeddedSettings) -> str:
 
     Blocks for the time that Python needs to start. Raises ServerNotStarted.
     """
-    plan = {
+    lock = open_lock(folder.keeper_lock)
+    try:
+        if not try_lock(lock, fcntl.LOCK_EX):
+            return ""
+        start_id = uuid.uuid4().hex
+        plan = msgspec.json.encode(_plan(folder, settings)).decode()
+        _run_keeper(folder, [str(folder.path), start_id, plan, str(lock)], lock)
+        return start_id
+    finally:
+        # Closed and not unlocked: it is one lock, and the keeper has inherited it.
+        os.close(lock)
+
+
+def _plan(folder: ServerFolder, settings: EmbeddedSettings) -> dict[str, object]:
+    return {
         "binary": str(server_binary(settings.binary)),
         "configuration": configuration(settings, folder.data),
         "port": settings.port,
@@ -36,16 +50,6 @@ def start_keeper(folder: ServerFolder, settings: EmbeddedSettings) -> str:
         "linger_s": settings.linger_s,
         "start_timeout_s": settings.start_timeout_s,
     }
-    lock = open_lock(folder.keeper_lock)
-    try:
-        if not try_lock(lock, fcntl.LOCK_EX):
-            return ""
-        start_id = uuid.uuid4().hex
-        _run_keeper(folder, [str(folder.path), start_id, msgspec.json.encode(plan).decode(), str(lock)], lock)
-        return start_id
-    finally:
-        # Closed and not unlocked: it is one lock, and the keeper has inherited it.
-        os.close(lock)
 
 
 def _run_keeper(folder: ServerFolder, arguments: list[str], lock: int) -> None:

@@ -7,6 +7,8 @@ Commands leave in the order in which they came, whatever happens in between. Cal
 own deadline; the link itself never gives up, in steps that grow to a cap and are spread by chance, so that a
 fleet does not come back in one instant. A refused sign-in is the exception: repeating it locks accounts, so it
 fails everybody who waits, and only the next caller tries again.
+
+What is queued is only referred to, not packed: it takes no more memory than those who wait have anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from kizuna.errors import Overloaded, SignInRefused, StoreError, TlsRefused, Unreachable
+from kizuna.errors import KizunaError, NotSent, Overloaded, SignInRefused, StoreError, TlsRefused, Unreachable
 from kizuna.store.dialing import Address, Dialer
 from kizuna.store.wire import Command, OnPush, Wire
 
@@ -27,7 +29,7 @@ log = logging.getLogger("kizuna.store")
 Locate = Callable[[], Awaitable[Address]]
 OnConnected = Callable[[Wire], Awaitable[None]]
 _NEVER = float("inf")
-_Queued = tuple[asyncio.Future[Any], Command, float, asyncio.TimerHandle]
+_Queued = tuple[asyncio.Future[Any], Command, float, asyncio.TimerHandle | None]
 _NETWORK_HINT = "is the address right, and does the network let us through?"
 
 
@@ -45,24 +47,32 @@ class Link:
         locate: Locate,
         dialer: Dialer,
         *,
+        server: str = "the server",
         first_s: float = 0.05,
         longest_s: float = 1.0,
         on_push: OnPush | None = None,
         on_connected: OnConnected | None = None,
         on_lost: Callable[[], None] | None = None,
     ) -> None:
-        """`on_connected` runs on each new wire before anybody else gets it (a listener subscribes there)."""
+        """`server` is how it is called until `locate` has told its address; `on_connected` runs on each new wire
+        before anybody else gets it (a listener subscribes there)."""
         self.wire: Wire | None = None
         """The connection, while there is one."""
         self.connections = 0
         """How many were made so far: more than one means that we were cut off in between."""
+        self.scripts: set[str] = set()
+        """The SHAs of the scripts whose text was sent on the present connection."""
         self._locate, self._dialer = locate, dialer
         self._first_s, self._longest_s = first_s, longest_s
         self._on_push, self._on_connected, self._on_lost = on_push, on_connected, on_lost
         self._task: asyncio.Task[Wire] | None = None
+        self._pauses = backoff(first_s, longest_s)
+        self._connected_at = -_NEVER
+        self._server = server
         self._last_error: StoreError | None = None
         self._closed = False
         self._queue: deque[_Queued] = deque()
+        self._retired: set[Wire] = set()
 
     def send(self, command: Command, deadline: float) -> asyncio.Future[Any]:
         """Put one command in the line now; the future gets the reply, or an error of ours."""
@@ -71,114 +81,165 @@ class Link:
             return wire.send(command, deadline)
         return self._enqueue(command, deadline)
 
-    async def connected(self, deadline: float) -> Wire:
-        """The wire, connecting first if need be. Raises what keeps us from it once the deadline has passed."""
-        if self.wire is not None:
-            return self.wire
-        task = self._connecting()
-        loop = asyncio.get_running_loop()
-        # Not `await task`: whoever gives up waiting must not take the others' connection along.
-        await asyncio.wait([task], timeout=deadline - loop.time() if deadline < _NEVER else None)
-        if not task.done():
-            raise _copy(self._last_error or self._no_connection())
-        if task.cancelled():
-            raise Unreachable("the store was closed", self.describe(), "connect again")
-        if error := task.exception():
-            raise _copy(error)
-        return task.result()
-
-    def drop(self, reason: str) -> None:
-        """The server at the other end is not the one we need: look again."""
-        if self.wire is not None:
-            self.wire.abort(reason)
-
-    @property
-    def is_closed(self) -> bool:
-        return self._closed
-
-    def describe(self) -> str:
-        if self.wire is not None:
-            return self.wire.server
-        return self._last_error.server if self._last_error else "the server"
-
-    async def aclose(self) -> None:
-        self._closed = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        if self.wire is not None:
-            await self.wire.aclose()
-        self._fail_queue(Unreachable("the store was closed", self.describe(), "connect again"))
-
-    # -- inside -----------------------------------------------------------------------------------------
-
-    def _enqueue(self, command: Command, deadline: float) -> asyncio.Future[Any]:
-        if self.wire is None:
-            self._connecting()
-        else:
-            self.wire.on_room = self._drain
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        self._queue.append((future, command, deadline, loop.call_at(deadline, self._give_up, future)))
-        return future
-
-    def _drain(self) -> None:
-        wire = self.wire
-        while wire is not None and self._queue and wire.has_room:
-            future, command, deadline, timer = self._queue.popleft()
-            timer.cancel()
-            if not future.done():
-                wire.send(command, deadline, future)
-        if wire is not None:
-            wire.on_room = self._drain if self._queue else None
-
-    def _give_up(self, future: asyncio.Future[Any]) -> None:
-        if future.done():
-            return
-        if self.wire is None:
-            future.set_exception(_copy(self._last_error or self._no_connection()))
-            return
-        hint = "send less at once, or raise store.in_flight_bytes"
-        future.set_exception(Overloaded("too much is waiting for an answer", self.wire.server, hint))
-
-    def _fail_queue(self, error: BaseException) -> None:
-        while self._queue:
-            future, _, _, timer = self._queue.popleft()
-            timer.cancel()
-            if not future.done():
-                future.set_exception(_copy(error))
-
-    def _no_connection(self) -> StoreError:
-        return Unreachable("no connection in time", self.describe(), _NETWORK_HINT)
-
-    def _connecting(self) -> asyncio.Task[Wire]:
+    def connect(self) -> asyncio.Task[Wire]:
+        """Begin to connect, if that is not under way; for whoever needs the connection before the first command."""
         if self._closed:
-            raise Unreachable("the store was closed", self.describe(), "connect again")
+            raise self._was_closed()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._connect(), name="kizuna link")
             self._task.add_done_callback(self._connect_ended)
         return self._task
 
+    async def connected(self, deadline: float) -> Wire:
+        """The wire, connecting first if need be. Raises what keeps us from it once the deadline has passed."""
+        if self.wire is not None:
+            return self.wire
+        task = self.connect()
+        loop = asyncio.get_running_loop()
+        # Not `await task`: whoever gives up waiting must not take the others' connection along.
+        await asyncio.wait([task], timeout=deadline - loop.time() if deadline < _NEVER else None)
+        if not task.done():
+            raise self._no_connection()
+        if task.cancelled():
+            raise self._was_closed()
+        if error := task.exception():
+            raise copy_of(error)
+        return task.result()
+
+    def look_again(self, reason: str) -> None:
+        """The server at the other end may not be the one we need: connect anew, where we are led to now.
+
+        What was sent is still answered. Not more than once in `longest_s`, however many ask for it: a server that
+        stays a replica would make us reconnect for every write.
+        """
+        wire = self.wire
+        if wire is None or asyncio.get_running_loop().time() - self._connected_at < self._longest_s:
+            return
+        log.warning("connection given up", extra={"server": wire.server, "reason": reason})
+        self._retire()
+        self.connect()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    @property
+    def has_ended(self) -> bool:
+        """Closed, and nothing of it is left."""
+        return self._closed and not self._retired and (self._task is None or self._task.done())
+
+    @property
+    def was_refused(self) -> bool:
+        """The latest attempt ended with an error that is not repeated by itself."""
+        task = self._task
+        return task is not None and task.done() and not task.cancelled() and task.exception() is not None
+
+    def describe(self) -> str:
+        """The server's address, as far as it is known by now."""
+        return self._server
+
+    def leave(self) -> None:
+        """Nobody needs this server any more: what was sent is still answered, what was not fails as not sent."""
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+        if self.wire is not None:
+            self._retire()
+        self._fail_queue(self._was_closed())
+
+    async def aclose(self) -> None:
+        """Leave nothing behind. What was sent and not answered yet fails, with its outcome unknown."""
+        self.leave()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        for wire in list(self._retired):
+            await wire.aclose()
+
+    # -- inside -----------------------------------------------------------------------------------------
+
+    def _enqueue(self, command: Command, deadline: float) -> asyncio.Future[Any]:
+        if self.wire is None:
+            self.connect()
+        else:
+            self.wire.on_room = self._drain
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        timer = loop.call_at(deadline, self._give_up, future) if deadline < _NEVER else None
+        self._queue.append((future, command, deadline, timer))
+        return future
+
+    def _drain(self) -> None:
+        wire = self.wire
+        if wire is None:
+            return
+        while self._queue and wire.has_room:
+            future, command, deadline, timer = self._queue.popleft()
+            if timer is not None:
+                timer.cancel()
+            if future.done():
+                continue
+            try:
+                wire.send(command, deadline, future)
+            except (TypeError, ValueError) as error:
+                # An argument that cannot be sent is its caller's trouble, and nobody else's.
+                future.set_exception(error)
+        wire.on_room = self._drain if self._queue else None
+
+    def _give_up(self, future: asyncio.Future[Any]) -> None:
+        if not future.done():
+            future.set_exception(self._no_connection() if self.wire is None else self._no_room(self.wire.server))
+        # Else a long absence of the server would fill the queue with those who have left.
+        while self._queue and self._queue[0][0].done():
+            self._queue.popleft()
+
+    def _fail_queue(self, error: BaseException) -> None:
+        while self._queue:
+            future, _, _, timer = self._queue.popleft()
+            if timer is not None:
+                timer.cancel()
+            if not future.done():
+                future.set_exception(copy_of(error))
+
+    def _no_room(self, server: str) -> Overloaded:
+        return Overloaded(
+            "too much is waiting for an answer", server, "send less at once, or raise store.in_flight_bytes"
+        )
+
+    def _no_connection(self) -> BaseException:
+        """Why there is none, as the latest attempt has it."""
+        return copy_of(self._last_error or Unreachable("no connection in time", self._server, _NETWORK_HINT))
+
+    def _was_closed(self) -> Unreachable:
+        return Unreachable("the store was closed", self._server, "connect again")
+
     def _connect_ended(self, task: asyncio.Task[Wire]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
+            log.warning("not connected", extra={"server": self._server, "error": str(error)})
             self._fail_queue(error)
 
     async def _connect(self) -> Wire:
-        pauses = backoff(self._first_s, self._longest_s)
+        if asyncio.get_running_loop().time() - self._connected_at >= self._longest_s:
+            self._pauses = backoff(self._first_s, self._longest_s)
+        else:
+            # A server that takes us and drops us at once is no better than one that is away.
+            await asyncio.sleep(next(self._pauses))
         while True:
             try:
                 return await self._try_once()
-            except (SignInRefused, TlsRefused) as error:
-                self._last_error = error
+            except (SignInRefused, TlsRefused):
+                self._last_error = None
                 raise
             except StoreError as error:
-                self._last_error = error
+                # Whatever happened to our own first commands: those of the callers were not sent.
+                self._last_error = error if isinstance(error, NotSent) else Unreachable(*error.args)
                 log.debug("no connection", extra={"server": error.server, "error": str(error)})
-            await asyncio.sleep(next(pauses))
+            await asyncio.sleep(next(self._pauses))
 
     async def _try_once(self) -> Wire:
-        wire = await self._dialer.open(await self._locate(), self._on_push, self._lost)
+        address = await self._locate()
+        self._server = str(address)
+        wire = await self._dialer.open(address, self._on_push, self._lost)
         try:
             if self._on_connected is not None:
                 await self._on_connected(wire)
@@ -188,22 +249,35 @@ class Link:
         if wire.lost is not None:
             raise Unreachable(wire.lost, wire.server, "it is being reconnected; try again")
         self.wire, self._last_error = wire, None
+        self._connected_at = asyncio.get_running_loop().time()
         self._drain()
         self.connections += 1
         if self.connections > 1:
             log.info("reconnected", extra={"server": wire.server})
         return wire
 
-    def _lost(self, reason: str) -> None:
+    def _retire(self) -> None:
+        wire = self._detach()
+        if wire is not None:
+            self._retired.add(wire)
+            wire.retire(self._retired.discard)
+
+    def _detach(self) -> Wire | None:
         wire, self.wire = self.wire, None
-        if wire is None or self._closed:
+        # What was sent so far, the next server may not have seen.
+        self.scripts.clear()
+        return wire
+
+    def _lost(self, reason: str) -> None:
+        wire = self._detach()
+        if wire is None:
             return
         log.warning("connection lost", extra={"server": wire.server, "reason": reason})
-        self._connecting()
+        self.connect()
         if self._on_lost is not None:
             self._on_lost()
 
 
-def _copy(error: BaseException) -> BaseException:
+def copy_of(error: BaseException) -> BaseException:
     """One for each who waits: an exception that is raised twice grows a traceback of both."""
-    return type(error)(*error.args)
+    return type(error)(*error.args) if isinstance(error, KizunaError) else error

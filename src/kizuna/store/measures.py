@@ -1,4 +1,7 @@
-"""The server's and the store's numbers for `kizuna.metrics`. Read at a scrape, from what is there already."""
+"""The numbers of the server, of our connections and of our events, for `kizuna.metrics`.
+
+Read at a scrape, from what is there already.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from kizuna.store.health import Info, fragmentation, hit_rate_of, memory_limit, 
 
 if TYPE_CHECKING:
     from kizuna.store.client import Store
+    from kizuna.store.events import Events
 
 
 class Row(NamedTuple):
@@ -42,6 +46,16 @@ FROM_INFO = (
 )
 
 
+# Each is an attribute of `Events.counts`.
+EVENTS = {
+    "received": "Messages that the servers sent.",
+    "dropped": "Events that a slow reader had to be spared.",
+    "look_agains": "Times that readers were told to look again.",
+    "reconnects": "Connections made anew.",
+    "canary_failures": "Times that a connection did not prove that it hears.",
+}
+
+
 def server_measures(infos: dict[str, Info]) -> Iterator[Measure]:
     """Of each primary, labelled with its address; a sum over primaries is for the scraper to make."""
     for row in FROM_INFO:
@@ -57,3 +71,12 @@ def store_measures(store: Store) -> Iterator[Measure]:
     yield Measure("gauge", "kizuna_store_links", "Primaries that this process talks to.", len(links))
     yield Measure("gauge", "kizuna_store_links_connected", "Of these, how many are connected.", connected)
     yield Measure("counter", "kizuna_store_connections_total", "Connections made, reconnections included.", made)
+
+
+def events_measures(events: Events) -> Iterator[Measure]:
+    """Of what this process hears; all 0 if it does not listen."""
+    for name, meaning in EVENTS.items():
+        yield Measure("counter", f"kizuna_events_{name}_total", meaning, getattr(events.counts, name))
+    if (age_s := events.seconds_since_canary) is not None:
+        meaning = "Since the connection that is worst off proved that it hears."
+        yield Measure("gauge", "kizuna_events_canary_age_seconds", meaning, age_s)

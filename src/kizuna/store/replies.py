@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from kizuna.errors import (
     NotPrimary,
     OutOfMemory,
@@ -12,8 +14,12 @@ from kizuna.errors import (
     StoreError,
 )
 
-# The server did not run the command and may run it soon, here or elsewhere: repeating it is safe.
-TRY_AGAIN = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY"})
+# The server did not run the command and may run it soon, here or elsewhere: repeating it is safe. In the words of
+# Redis and Valkey, and not by the code alone: a script may have written before it says BUSY in words of its own.
+_DID_NOT_RUN = re.compile(
+    r"MOVED \d+ \S*:\d+$|ASK \d+ \S*:\d+$|LOADING \w+ is loading|BUSY \w+ is busy running"
+    r"|READONLY You can't write|MASTERDOWN Link with|CLUSTERDOWN (?:The cluster|Hash slot)|TRYAGAIN Multiple keys"
+)
 
 _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "OOM": (OutOfMemory, "free memory, raise maxmemory (CONFIG SET maxmemory 4gb), or let data end sooner"),
@@ -30,6 +36,11 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "CROSSSLOT": (Refused, "keys that are touched together must share a hash tag on a cluster"),
     "BUSY": (Refused, "a script is blocking the server; SCRIPT KILL ends it if it has not written yet"),
 }  # fmt: skip
+
+
+def did_not_run(error: StoreError) -> bool:
+    """The server said "not I" or "not now"."""
+    return isinstance(error, Refused) and _DID_NOT_RUN.match(error.what) is not None
 
 
 def translate(text: str, server: str) -> StoreError:

@@ -79,17 +79,15 @@ class Script:
         """The script of this name in the folder `lua` of the package."""
         return cls(name, (resources.files(package) / "lua" / f"{name}.lua").read_text("utf-8"))
 
-    def __call__(
-        self, store: Sender, /, *, timeout_s: float | None = None, **names: Argument
-    ) -> Coroutine[Any, Any, Any]:
-        """Run it. ScriptMismatch, before anything is sent, if the names are not those of the header.
+    # Both begin when they are awaited, not when they are called: a task that is cancelled before its first step
+    # would else drop the coroutine of a command that is on its way.
 
-        As with `store.call`, the command joins the line at the call and not at the await.
-        """
+    async def __call__(self, store: Sender, /, *, timeout_s: float | None = None, **names: Argument) -> Any:
+        """Run it. ScriptMismatch, before anything is sent, if the names are not those of the header."""
         command = self.command(names)
-        return _finish(store, self, command, store.begin(command, timeout_s), timeout_s)
+        return await _finish(store, self, command, store.begin_script(self, command, timeout_s), timeout_s)
 
-    def rows(
+    async def rows(
         self,
         store: Sender,
         rows: Sequence[Mapping[str, Argument]],
@@ -97,9 +95,9 @@ class Script:
         *,
         timeout_s: float | None = None,
         **fixed: Argument,
-    ) -> Coroutine[Any, Any, list[Any]]:
+    ) -> list[Any]:
         """Run it once for all rows, in their order. On a cluster, all their keys must lie in one slot."""
-        return begin_script(store, self, fixed, rows, timeout_s) if rows else _nothing()
+        return await begin_script(store, self, fixed, rows, timeout_s) if rows else []
 
     async def row(self, store: Store, /, *, timeout_s: float | None = None, **names: Argument) -> Any:
         """Run it for one row, in one call with the other rows that are awaited in this turn of the loop."""
@@ -115,13 +113,13 @@ class Script:
         """The EVALSHA for this call. ScriptMismatch if names or values are not what the header declares."""
         if self.has_rows != bool(rows) or fixed.keys() != self._fixed_names:
             raise self._mismatch(fixed, self._fixed_names)
-        keys = [fixed[name] for name in self.signature.keys]
-        args = [fixed[name] for name in self.signature.args]
         for row in rows:
             if row.keys() != self._row_names:
                 raise self._mismatch(row, self._row_names)
-            keys += [row[name] for name in self.signature.row_keys]
-            args += [row[name] for name in self.signature.row_args]
+        keys = [fixed[name] for name in self.signature.keys]
+        args = [fixed[name] for name in self.signature.args]
+        keys += [row[name] for row in rows for name in self.signature.row_keys]
+        args += [row[name] for row in rows for name in self.signature.row_args]
         command = ("EVALSHA", self.sha, len(keys), *keys, *args)
         if not _SENDABLE.issuperset(map(type, command)):
             self._refuse_unsendable([fixed, *rows])
@@ -129,10 +127,7 @@ class Script:
 
     def keys_of(self, fixed: Mapping[str, Argument], row: Mapping[str, Argument]) -> Command:
         """All keys that one row touches."""
-        return (
-            *(fixed[name] for name in self.signature.keys),
-            *(row[name] for name in self.signature.row_keys),
-        )
+        return *[fixed[name] for name in self.signature.keys], *[row[name] for name in self.signature.row_keys]
 
     def failure(self, refusal: Refused) -> StoreError:
         """What the server said; with file and line, if it was the script that failed."""
@@ -176,7 +171,7 @@ def begin_script(
 ) -> Coroutine[Any, Any, list[Any]]:
     """Put the call for these rows in the line now; await the result for what the script returns for each."""
     command = script.command(fixed, rows)
-    reply = _finish(sender, script, command, sender.begin(command, timeout_s), timeout_s)
+    reply = _finish(sender, script, command, sender.begin_script(script, command, timeout_s), timeout_s)
     return _one_for_each(script, reply, len(rows))
 
 
@@ -189,7 +184,8 @@ async def _finish(
 ) -> Any:
     """The reply. Where the server does not know the script (any more), it gets the call with the whole text.
 
-    That is no repetition: a script that was not known has not run. Its time counts anew.
+    That is no repetition: a script that was not known has not run. Its time counts anew, and what was sent right
+    behind it without waiting has overtaken it.
     """
     try:
         try:
@@ -211,10 +207,6 @@ async def _one_for_each(script: Script, reply: Coroutine[Any, Any, Any], rows: i
         return results
     returned = f"{len(results)} results" if isinstance(results, list) else f"{results!r}"
     raise ScriptMismatch(script.name, f"it returned {returned} for {rows} rows (a nil ends a list: return false)")
-
-
-async def _nothing() -> list[Any]:
-    return []
 
 
 def _read_header(script: str, text: str) -> Signature:

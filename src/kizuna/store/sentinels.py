@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from kizuna.errors import StoreError, Unreachable
+from kizuna.errors import SignInRefused, StoreError, TlsRefused, Unreachable
 from kizuna.store.dialing import Address, Dialer
 
 
@@ -16,17 +16,23 @@ class Sentinels:
         self._starts = itertools.cycle(range(len(addresses)))
 
     async def locate(self) -> Address:
+        """The primary's address. Raises what keeps us from it; a refused sign-in as such, for it is not repeated."""
         start = next(self._starts)
         problems: list[str] = []
+        refusal: StoreError | None = None
         for address in self._addresses[start:] + self._addresses[:start]:
             try:
                 found = await self._ask(address)
             except StoreError as error:
                 problems.append(f"{address}: {error.what}")
+                if isinstance(error, (SignInRefused, TlsRefused)):
+                    refusal = error
                 continue
             if found is not None:
                 return found
             problems.append(f"{address}: knows no primary called {self._primary_name!r}")
+        if refusal is not None:
+            raise refusal
         raise Unreachable(
             f"no sentinel names a primary [{'; '.join(problems)}]",
             f"redis+sentinel://…/{self._primary_name}",

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 
 LOG_LIMIT_BYTES = 8 * 1024 * 1024
 
+STOP_LIMIT_S = 30.0
+"""How long a server may take to end before its keeper kills it. All that it acknowledged is in its file by then."""
+
+FORCED = "forced"
+"""In the record, why it was stopped: its users may not start it again."""
+
 RETIRE, STOP, TELL = b"retire", b"stop", b"tell"
 """To the keeper: stop, I hold users.lock exclusively; stop, whoever uses it; write server.json again."""
 
@@ -67,7 +73,7 @@ class ServerFolder:
         """What the last keeper said; empty if that is missing, or is no record at all."""
         try:
             record = json.loads(self._record.read_bytes())
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return {}
         return record if isinstance(record, dict) and "keeper_pid" in record else {}
 
@@ -83,10 +89,8 @@ class ServerFolder:
         """Ask it, or look whether it is there. False: no keeper lives."""
         try:
             writer = os.open(self._requests, os.O_WRONLY | os.O_NONBLOCK)
-        except FileNotFoundError:
-            return False
         except OSError as error:
-            if error.errno == errno.ENXIO:
+            if error.errno in (errno.ENXIO, errno.ENOENT, errno.ENOTDIR):
                 return False
             raise
         try:
@@ -125,6 +129,18 @@ def release(fd: int) -> None:
     # Unlocked and not only closed: a forked child may have the descriptor, and with it the lock, too.
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
+
+
+def is_held(lock_file: Path) -> bool:
+    """By anyone, exclusively."""
+    try:
+        fd = os.open(lock_file, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        return not try_lock(fd, fcntl.LOCK_SH)
+    finally:
+        os.close(fd)
 
 
 def is_still_at(fd: int, path: Path) -> bool:

@@ -65,6 +65,7 @@ def configuration(settings: EmbeddedSettings, data: Path) -> str:
         "protected-mode": "yes",
         "daemonize": "no",
         "logfile": '""',  # standard output, which is the log file: so it has also what comes before logging
+        "set-proc-title": "no",  # so that `ps` shows which folder a server belongs to
         "dir": _quoted(str(data)),
         "save": "900 1",
         "appendonly": "yes",

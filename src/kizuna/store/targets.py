@@ -7,7 +7,7 @@ from typing import Literal
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from kizuna.errors import SettingsError
-from kizuna.settings import StoreSettings, redact_url
+from kizuna.settings import Secret, StoreSettings, redact_url
 from kizuna.store.dialing import Address
 
 Kind = Literal["embedded", "single", "sentinel", "cluster"]
@@ -22,6 +22,7 @@ _SCHEMES: dict[str, tuple[Kind, bool]] = {
     "redis+cluster": ("cluster", False),
     "rediss+cluster": ("cluster", True),
 }
+_NO_PASSWORD = Secret("")
 _DEFAULT_PORTS: dict[Kind, int] = {"embedded": 0, "single": 6379, "sentinel": 26379, "cluster": 6379}
 
 
@@ -34,7 +35,7 @@ class Target:
     database: int = 0
     tls: bool = False
     username: str = ""
-    password: str = ""
+    password: Secret = _NO_PASSWORD
 
 
 def parse_target(settings: StoreSettings) -> Target:
@@ -46,6 +47,7 @@ def parse_target(settings: StoreSettings) -> Target:
     except (KeyError, ValueError):
         raise SettingsError(f"store.url {shown!r} is none of {', '.join(f'{s}://' for s in _SCHEMES)}") from None
     try:
+        _check_parts(url, kind)
         return Target(
             kind=kind,
             addresses=_addresses(url, kind),
@@ -53,24 +55,37 @@ def parse_target(settings: StoreSettings) -> Target:
             database=_database(url, kind),
             tls=tls,
             username=settings.username or unquote(url.username or ""),
-            password=settings.password or unquote(url.password or ""),
+            password=Secret(settings.password or unquote(url.password or "")),
         )
     except ValueError as error:
         raise SettingsError(f"store.url {shown!r}: {error}") from None
 
 
+def _check_parts(url: SplitResult, kind: Kind) -> None:
+    if url.fragment or "@" in url.path + url.query:
+        # Nothing is quoted from here on that could be a piece of it.
+        raise ValueError("a user or password with one of @ / ? # needs it percent-encoded, as in %40 for @")
+    unknown = sorted(set(parse_qs(url.query, keep_blank_values=True)) - {"db"})
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is not known here; only ?db=<number> is")
+    if kind == "cluster" and (url.path.strip("/") or url.query):
+        raise ValueError("a cluster has no database numbers")
+
+
 def _addresses(url: SplitResult, kind: Kind) -> tuple[Address, ...]:
     if kind == "embedded":
-        if url.netloc or url.path.strip("/"):
+        if url.netloc or url.path.strip("/") or url.query:
             raise ValueError("embedded:// takes nothing behind it; the [embedded] settings say where it lives")
         return ()
-    if url.scheme == "unix":
-        if not url.path:
-            raise ValueError("the path of the socket is missing, as in unix:///run/valkey.sock")
-        return (Address(unquote(url.path)),)
     hosts = url.netloc.rpartition("@")[2].split(",")
+    if url.scheme == "unix":
+        if not url.path or hosts != [""]:
+            raise ValueError("the path of the socket starts with a third slash, as in unix:///run/valkey.sock")
+        return (Address(unquote(url.path)),)
     if kind == "single" and len(hosts) > 1:
         raise ValueError("several hosts need redis+sentinel:// or redis+cluster://")
+    if len(hosts) > 1 and not all(hosts):
+        raise ValueError("there is nothing between two commas, or after the last")
     if kind == "sentinel" and not url.path.strip("/"):
         raise ValueError("the name of the primary is missing, as in redis+sentinel://host:26379/main")
     return tuple(_address(host, _DEFAULT_PORTS[kind]) for host in hosts)
@@ -78,15 +93,17 @@ def _addresses(url: SplitResult, kind: Kind) -> tuple[Address, ...]:
 
 def _address(host_and_port: str, default_port: int) -> Address:
     parsed = urlsplit(f"//{host_and_port}")
-    port = parsed.port if parsed.port is not None else default_port
+    try:
+        port = default_port if parsed.port is None else parsed.port
+    except ValueError:
+        # Not quoted: after a slash in a password, it is the first half of it that stands here.
+        port = 0
     if port == 0:
-        raise ValueError("port 0 is no port")
+        raise ValueError("a port is a number from 1 to 65535 (in a password, : / ? # and @ are percent-encoded)")
     return Address(parsed.hostname or "127.0.0.1", port)
 
 
 def _database(url: SplitResult, kind: Kind) -> int:
-    if kind == "cluster" and url.path.strip("/"):
-        raise ValueError("a cluster has no database numbers")
     named = url.path.strip("/") if kind == "single" and url.scheme != "unix" else ""
     named = named or parse_qs(url.query).get("db", ["0"])[0]
     if not named.isdecimal():

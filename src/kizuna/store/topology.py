@@ -29,6 +29,9 @@ ONLY_PLACE = "primary"
 
 
 class Topology(Protocol):
+    dialer: Dialer
+    """Opens connections as ours are opened; on Sentinel, to primaries only."""
+
     async def start(self, deadline: float) -> None:
         """Be connected, or raise what keeps us from it."""
 
@@ -55,9 +58,14 @@ class Topology(Protocol):
 
 
 class OnePrimary:
-    """One server has all keys. A few sockets, if so set: a key always takes the same one, to keep its order."""
+    """One server has all keys.
+
+    A few sockets, if so set: a key always takes the same one, to keep its order. A command with several keys takes
+    that of the first; the order of what happens to the others is kept only with one socket.
+    """
 
     def __init__(self, locate: Locate, dialer: Dialer, settings: Settings) -> None:
+        self.dialer = dialer
         self._locate = locate
         store = settings.store
         self._links = [
@@ -88,7 +96,7 @@ class OnePrimary:
     async def learn(self, command: Command, link: Link, error: StoreError) -> Route:
         if error.code in ("READONLY", "MASTERDOWN"):
             # After a failover this is yesterday's primary: the link looks for today's when it reconnects.
-            link.drop(f"this server takes no writes now ({error.code})")
+            link.look_again(f"this server takes no writes now ({error.code})")
         return Route(link)
 
     async def refresh(self) -> None:

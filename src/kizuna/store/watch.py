@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kizuna.errors import KizunaError
 from kizuna.metrics import Measure
 from kizuna.store.health import Info, read_info, reasons_not_ready
-from kizuna.store.measures import server_measures, store_measures
+from kizuna.store.measures import events_measures, server_measures, store_measures
 
 if TYPE_CHECKING:
     from kizuna.store.client import Store
@@ -50,10 +50,9 @@ class ServerWatch:
     async def problems(self) -> list[str]:
         """Why this process cannot do its work with the server now; empty if it can."""
         look = await self.look()
-        if look.error:
-            return [look.error]
         reasons = ((server, reasons_not_ready(info)) for server, info in look.infos.items())
-        return [f"{reason} ({server})" for server, found in reasons for reason in found]
+        of_server = [f"{reason} ({server})" for server, found in reasons for reason in found]
+        return [*filter(None, [look.error]), *of_server, *self._deafness()]
 
     def measures(self) -> Iterator[Measure]:
         """Of the latest look, and of our own connections as they are."""
@@ -61,6 +60,14 @@ class ServerWatch:
         yield Measure("gauge", "kizuna_server_up", "1 if every primary answers.", answered)
         yield from server_measures(self._look.infos)
         yield from store_measures(self._store)
+        yield from events_measures(self._store.events)
+
+    def _deafness(self) -> list[str]:
+        events, age_s = self._store.settings.events, self._store.events.seconds_since_canary
+        # One proof may fail and the next succeed, and nobody need be woken for that.
+        if age_s is None or age_s < events.canary_every_s + 2 * events.canary_timeout_s:
+            return []
+        return [f"no proof for {age_s:.0f}s that changes are heard of"]
 
     async def _ask(self) -> Look:
         try:

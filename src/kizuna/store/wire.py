@@ -29,15 +29,17 @@ OnLost = Callable[[str], None]
 
 _NOTHING = object()
 _NEVER = float("inf")
-# A deadline is counted from the call, silence from the moment the command joined the line, a little later.
+# A deadline is counted from the call, silence from the moment the command joined the line, a little later. It is
+# also how late a timer may be before we say that the loop was held up.
 _SLACK_S = 0.05
 _LOOK_FIRST = "look whether it happened before you repeat it"
 _TRY_AGAIN = "it is being reconnected; try again"
-# In RESP3 the server acknowledges a subscription with a push, in the place where a reply would stand.
+# In RESP3 the server acknowledges a subscription with a push, in the place where a reply would stand; one for each
+# channel, so a command must name just one.
 _ACKNOWLEDGEMENTS = frozenset({b"subscribe", b"unsubscribe", b"psubscribe", b"punsubscribe"})
 
 
-# One command in the line: who waits, for how many bytes of room, until when.
+# One command in the line: who waits for its reply, how many bytes it took, until when.
 _Waiting = tuple[asyncio.Future[Any], int, float]
 
 
@@ -56,6 +58,8 @@ class Wire(asyncio.Protocol):
         self.server = server
         self.lost: str | None = None
         """Why the connection is gone; None while it works."""
+        self.failure: Exception | None = None
+        """What the transport said about it, if it did."""
         self.on_room: Callable[[], None] | None = None
         self._silence_s = silence_s
         self._in_flight_bytes = in_flight_bytes
@@ -145,6 +149,7 @@ class Wire(asyncio.Protocol):
             self.on_room()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self.failure = error
         self._lose(f"the connection was lost ({error})" if error else "the server closed the connection")
         self._closed.set_result(None)
 
@@ -153,8 +158,15 @@ class Wire(asyncio.Protocol):
         self._lose(reason)
         self._transport.abort()
 
+    def retire(self, then: Callable[[Wire], object]) -> None:
+        """Let what was sent be answered, then close. The owner sends nothing more; `then` is called at the end."""
+        self._on_lost = None
+        self._closed.add_done_callback(lambda _: then(self))
+        self.on_room = self._close_if_answered
+        self._close_if_answered()
+
     async def aclose(self) -> None:
-        """Close the socket and wait until it is gone."""
+        """Close the socket and wait until it is gone. What was not answered yet fails."""
         # Not a polite close: flushing, or a TLS farewell, would wait for a server that may not be there.
         self.abort("the connection was closed here")
         await asyncio.shield(self._closed)
@@ -169,6 +181,15 @@ class Wire(asyncio.Protocol):
 
     def _pass_deadlines(self) -> None:
         """One timer for all: fail who has waited too long, and sleep until the next deadline."""
+        now = self._loop.time()
+        if now <= self._watch_at + _SLACK_S:
+            self._fail_overdue()
+        else:
+            # The loop was held up, and what came in the meantime is not read yet: that first, but only once.
+            self._watch_at = now + _SLACK_S
+            self._watch = self._loop.call_at(self._watch_at, self._fail_overdue)
+
+    def _fail_overdue(self) -> None:
         self._watch, self._watch_at = None, _NEVER
         now = self._loop.time()
         earliest = _NEVER
@@ -179,11 +200,21 @@ class Wire(asyncio.Protocol):
                 future.set_exception(OutcomeUnknown("no reply in time", self.server, _LOOK_FIRST))
             elif deadline < earliest:
                 earliest = deadline
-        silent_s = now - self._quiet_since
-        if self._line and silent_s + _SLACK_S >= self._silence_s:
-            self.abort(f"the server has been silent for {silent_s:.1f}s")
+        if self._is_given_up(now):
+            self.abort(f"the server has been silent for {now - self._quiet_since:.1f}s")
         elif earliest < _NEVER:
             self._watch_from(earliest)
+
+    def _is_given_up(self, now: float) -> bool:
+        """Silent for too long; but not while it may be busy with a command that was given more time than that."""
+        if not self._line or now - self._quiet_since + _SLACK_S < self._silence_s:
+            return False
+        _, _, deadline = self._line[0]
+        return deadline <= now
+
+    def _close_if_answered(self) -> None:
+        if not self._line and self.lost is None:
+            self.abort("the connection is no longer needed")
 
     def _lose(self, reason: str) -> None:
         if self.lost is not None:

@@ -10,6 +10,7 @@ from kizuna.testing.clusters import ClusterSetup
 from kizuna.testing.proxy import ChaosProxy
 from kizuna.testing.sentinels import SentinelSetup
 from kizuna.testing.servers import ServerProcess
+from kizuna.testing.services import assert_starts_and_stops
 from kizuna.testing.waiting import eventually
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "MovableClock",
     "SentinelSetup",
     "ServerProcess",
+    "assert_starts_and_stops",
     "eventually",
 ]

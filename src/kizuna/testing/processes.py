@@ -5,14 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def processes_on(path: Path) -> dict[int, list[str]]:
-    """The processes that live and name this path in their command line, with that command line."""
-    lines = {int(entry.name): _command_line(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
-    return {pid: line for pid, line in lines.items() if any(str(path) in word for word in line)}
+def processes_on(folder: Path) -> dict[int, list[str]]:
+    """The living processes that work in this folder or name it in their command line, with that command line."""
+    found = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and str(folder) in _traces(process):
+            found[int(process.name)] = _command_line(process)
+    return found
+
+
+def _traces(process: Path) -> str:
+    try:
+        # A process that has ended, and of which nobody has taken note yet, has neither.
+        return f"{(process / 'cwd').readlink()} {_command_line(process)}"
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return ""
 
 
 def _command_line(process: Path) -> list[str]:
-    """Empty for one that has ended, also if nobody has taken note of that yet."""
     try:
         return (process / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     except (FileNotFoundError, ProcessLookupError):

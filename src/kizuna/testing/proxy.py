@@ -128,7 +128,14 @@ class ChaosProxy:
         await self.cut()
 
     async def _listen_on(self, port: int) -> asyncio.Server:
-        return await asyncio.start_server(self._take, self.host, port, ssl=self._ssl_context)
+        # In two steps: start_server() that also serves would, if cancelled in its last turn, leave a socket.
+        listener = await asyncio.start_server(self._take, self.host, port, ssl=self._ssl_context, start_serving=False)
+        try:
+            await listener.start_serving()
+        except BaseException:
+            listener.close()
+            raise
+        return listener
 
     def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._ended:  # the system had accepted it just before we stopped listening
@@ -174,7 +181,8 @@ class _Connection:
     async def reset(self) -> None:
         for writer in self._writers:
             sock = writer.get_extra_info("socket")
-            if sock is not None:
+            # It may be closed already: the other side was quicker.
+            if sock is not None and sock.fileno() >= 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             writer.transport.abort()
         self.task.cancel()

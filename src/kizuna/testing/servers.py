@@ -6,7 +6,8 @@ How a server is tied to the process that started it:
                  <── sign of life (a pipe that only the server holds open) ──
 
 `sh` waits on the lifeline and kills the server when it closes, which the kernel does for us however the test
-process ends, on every POSIX system. The other pipe ends when the server does, so nobody polls process ids.
+process ends, on every POSIX system; then a temporary folder goes too. The other pipe ends when the server does,
+so nobody polls process ids.
 """
 
 from __future__ import annotations
@@ -40,8 +41,16 @@ _PORTS_TRIED = 20
 _READY_WITHIN_S = 15.0
 _LOOK_EVERY_S = 0.005
 
-# $! stays a child of sh until `wait`, so the process id that is killed cannot belong to anybody else.
-_KEEPER = '"$@" </dev/null 2>>server.err & echo $!; exec >&-; read -r _; kill -9 $! 2>/dev/null; wait $!'
+# A line on the lifeline: end the server, its folder is still needed. The end of the lifeline: nobody is left to
+# need it. $! stays a child of sh until `wait`, so the process id that is killed cannot be anybody else's.
+_KEEPER = """
+folder=$1; shift
+"$@" </dev/null 2>>server.err &
+echo $!; exec >&-
+read -r _ && folder=
+kill -9 $!; wait $!
+[ -z "$folder" ] || rm -rf "$folder"
+"""
 
 _ADMIN = "kizuna-testing"
 
@@ -52,8 +61,9 @@ class ServerProcess:
 
     Port and folder stay the same from the first start on. Nothing is written to disk unless `persistent`,
     then every write is (append-only file, synced each second). `users` maps ACL users to their rules, as in
-    `{"reader": "on >secret ~* +@read"}`; `password` is that of the default user; `config` is any option of
-    valkey.conf, and wins over what is set here.
+    `{"reader": "on >secret ~* +@read"}`; `password` is that of the default user, and not part of `url`;
+    `config` is any option of valkey.conf, and wins over what is set here. `binary` is another server than the
+    one that comes along.
     """
 
     host = HOST
@@ -110,10 +120,13 @@ class ServerProcess:
 
     def start(self) -> Self:
         """Return once the server answers. `ServerNotStarted` carries the end of its log."""
+        if self.alive:
+            raise ServerNotStarted(f"it already runs on port {self.port}", "stop it first, or call restart()")
+        self.kill()
         if self.port:
-            self._start_on(self.port)
+            self._launch()
         else:
-            self._start_on_a_free_port()
+            self._launch_on_a_free_port()
         return self
 
     def stop(self, *, within_s: float = 10.0) -> None:
@@ -131,7 +144,7 @@ class ServerProcess:
         keeper, self._keeper = self._keeper, None
         if keeper is None:
             return
-        keeper.communicate()  # closes the lifeline and waits until server and keeper are gone
+        keeper.communicate(b"\n")  # and wait until server and keeper are gone
         self.pid = 0
 
     def restart(self) -> None:
@@ -156,8 +169,12 @@ class ServerProcess:
     def connect(self, *, timeout_s: float = 5.0) -> Conversation:
         """A blocking connection for setting things up, signed in if the server asks for it."""
         conversation = Conversation(self.host, self.port, timeout_s=timeout_s)
-        if self._admin_password:
-            conversation.call("AUTH", _ADMIN, self._admin_password)
+        try:
+            if self._admin_password:
+                conversation.call("AUTH", _ADMIN, self._admin_password)
+        except BaseException:
+            conversation.close()
+            raise
         return conversation
 
     def call(self, *command: str | bytes | int | float, timeout_s: float = 5.0) -> Any:
@@ -184,27 +201,24 @@ class ServerProcess:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _start_on_a_free_port(self) -> None:
+    def _launch_on_a_free_port(self) -> None:
         # Another process may take the port between our look and the server's: then we try the next one.
         for _ in range(_PORTS_TRIED):
             self.port = free_port()
             self._write_config()
             try:
-                return self._start_on(self.port)
+                return self._launch()
             except ServerNotStarted:
                 if "already in use" not in self.log():
                     raise
                 (self.folder / "server.log").unlink()
         raise ServerNotStarted(f"{_PORTS_TRIED} ports were taken", "are there that many servers running?")
 
-    def _start_on(self, port: int) -> None:
-        if self._keeper is not None:
-            if self.alive:
-                raise ServerNotStarted(f"it already runs on port {port}", "stop it first, or call restart()")
-            self.kill()
+    def _launch(self) -> None:
         mode = ["--sentinel"] if self._sentinel else []
+        to_remove = str(self.folder) if self._own_folder else ""
         self._keeper = subprocess.Popen(
-            ["/bin/sh", "-c", _KEEPER, "sh", server_binary(self._binary), "server.conf", *mode],
+            ["/bin/sh", "-c", _KEEPER, "sh", to_remove, server_binary(self._binary), "server.conf", *mode],
             cwd=self.folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -237,8 +251,9 @@ class ServerProcess:
 
     def _ended_within(self, seconds: float) -> bool:
         assert self._keeper is not None
-        sign_of_life = _opened(self._keeper.stdout)
-        return bool(select.select([sign_of_life], [], [], seconds)[0])
+        sign_of_life = select.poll()  # and not select(), which refuses file descriptors above 1023
+        sign_of_life.register(_opened(self._keeper.stdout))
+        return bool(sign_of_life.poll(seconds * 1000))
 
     def _signal(self, number: signal.Signals) -> None:
         if not self.alive:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kizuna.service import Service
 
 # A closed transport gives its file descriptor back in one of the next turns of the loop.
-_GONE_WITHIN_S = 2.0
+_GONE_WITHIN_S = 1.0
 
 
 async def assert_starts_and_stops(

@@ -1,0 +1,70 @@
+"""python -m benchmarks [suite …] [--loop asyncio|uvloop|both] [--json FILE] [--strict]
+
+Everything in one run, on one server, so that the ratios mean something; about two minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+from benchmarks import command, notifications, scripts, wire
+from benchmarks.loops import LOOPS, Loop
+from benchmarks.reporting import Report
+from kizuna.testing.servers import ServerProcess
+
+SUITES = ("wire", "scripts", "notifications", "command")
+
+
+def main() -> int:
+    asked = _arguments()
+    suites = asked.suites or SUITES
+    loops: tuple[Loop, ...] = LOOPS if asked.loop == "both" else (asked.loop,)
+    report, began = Report(), time.monotonic()
+    with ServerProcess(config={"notify-keyspace-events": "KA"}) as server:
+        about = _about(server)
+        report.note(about)
+        if "wire" in suites:
+            wire.measure(report, server.url, loops)
+        if "scripts" in suites:
+            scripts.measure(report, server, loops)
+        if "notifications" in suites:
+            notifications.measure(report, server, loops)
+        if "command" in suites:
+            command.measure(report)
+    report.verdict()
+    report.note(f"took {time.monotonic() - began:.0f} s")
+    if asked.json:
+        report.save(asked.json, about)
+    return 1 if asked.strict and report.missed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition("\n\n")[2])
+    parser.add_argument("suites", nargs="*", metavar="suite", help=f"some of {', '.join(SUITES)}; default all")
+    parser.add_argument("--loop", choices=[*LOOPS, "both"], default="both")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure to this file")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 if a goal is missed")
+    asked = parser.parse_args()
+    for suite in asked.suites:
+        if suite not in SUITES:
+            parser.error(f"no suite {suite!r}; there are {', '.join(SUITES)}")
+    return asked
+
+
+def _about(server: ServerProcess) -> str:
+    info = server.info("server")
+    valkey = info.get("valkey_version") or info["redis_version"]
+    busy = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    return (
+        f"Python {platform.python_version()}, server {valkey}, {os.cpu_count()} cores, "
+        f"load {busy} before the run; each figure is a median, each ratio from this run"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""`kizuna up`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kizuna.cli.output import json_option, say, show
+
+if TYPE_CHECKING:
+    from kizuna.app import Kizuna
+    from kizuna.cli import Invocation
+    from kizuna.probes import Probes
+    from kizuna.settings import Settings
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def up(invocation: Invocation, as_json: bool) -> None:
+    """Run the server and all services in the foreground. Ctrl-C or SIGTERM ends it.
+
+    With the default store.url the embedded server is started, or used if it runs already; it ends with its last
+    user. With any other, kizuna connects to that server. The first line on stdout comes when everything works.
+
+    Being told to end is no failure: the exit code is then 0. A second signal ends it at once, with 130 or 143.
+
+    \b
+    $ kizuna up
+    $ kizuna --set embedded.profile=durable up
+    $ kizuna --url redis://db:6379 up --json | head -1 | jq -r .probes
+    """
+    from kizuna.cli.logs import show_logs
+    from kizuna.loop import run
+
+    show_logs()
+    run(serve(invocation.settings, as_json=as_json))
+
+
+async def serve(settings: Settings, *, as_json: bool) -> None:
+    from kizuna.app import connect
+    from kizuna.service import run_until_signalled
+
+    async with connect(settings) as kizuna:
+        probes = make_probes(kizuna)
+
+        def announce() -> None:
+            show(places(kizuna, probes), as_json=as_json)
+            say("Ctrl-C stops it.")
+
+        signal = await run_until_signalled(probes, on_started=announce)
+        say(f"Stopped by {signal.name}.")
+
+
+def make_probes(kizuna: Kizuna) -> Probes:
+    from kizuna.metrics import Metrics
+    from kizuna.probes import Probes
+    from kizuna.store.watch import ServerWatch
+
+    watch = ServerWatch(kizuna.store)
+    metrics = Metrics(watch.measures)
+
+    async def page(accept: str) -> tuple[bytes, str]:
+        await watch.look()
+        return metrics.page(accept)
+
+    return Probes(kizuna.settings.probes, watch.problems, page)
+
+
+def places(kizuna: Kizuna, probes: Probes) -> dict[str, Any]:
+    """Where everything is."""
+    from kizuna.settings import redact_url
+    from kizuna.store.topology import Embedded
+
+    topology = kizuna.store.topology
+    primaries = [link.describe() for link in topology.primaries()]
+    where: dict[str, Any] = {"server": redact_url(kizuna.settings.store.url)}
+    if isinstance(topology, Embedded):
+        # Not from settings: another process may have started it with others.
+        server = topology.server.status()
+        where = {"server": f"redis://{primaries[0]}", "data": str(server.folder), "profile": server.profile}
+    elif kizuna.store.target.kind != "single":
+        where["primaries"] = primaries
+    return where | {"probes": probes.url, "pid": os.getpid()}
