@@ -16,7 +16,7 @@ from statistics import median
 
 from benchmarks.reporting import Goal, Report
 from kizuna.settings import EmbeddedSettings
-from kizuna.store.embedded import EmbeddedServer
+from kizuna.store.embedded.server import EmbeddedServer
 
 TIMES = 5
 HELP_GOAL_S = 0.15

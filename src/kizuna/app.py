@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kizuna.settings import Settings, load_settings
 from kizuna.store.client import Store
-from kizuna.store.health import check_server
+from kizuna.store.health.info import check_server
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis, RedisCluster

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from kizuna.cli import command
 from kizuna.cli.exit_codes import BUSY, NOT_FOUND, UNAVAILABLE
 from kizuna.settings import EmbeddedSettings
-from kizuna.store.embedded import EmbeddedServer
+from kizuna.store.embedded.server import EmbeddedServer
 
 
 @pytest.fixture(autouse=True)

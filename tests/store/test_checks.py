@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from kizuna.settings import Settings, StoreSettings
-from kizuna.store import checks
-from kizuna.store.checks import Check, ServerFacts
-from kizuna.store.examination import examine, merged
-from kizuna.store.health import Info
+from kizuna.store.health import checks
+from kizuna.store.health.checks import Check, ServerFacts
+from kizuna.store.health.examination import examine, merged
+from kizuna.store.health.info import Info
 from kizuna.testing import ClusterSetup, MovableClock, SentinelSetup, ServerProcess
 
 FINE = {"notify-keyspace-events": "AK", "save": "900 1", "appendfsync": "everysec"}

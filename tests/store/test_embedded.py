@@ -14,8 +14,8 @@ import pytest
 
 from kizuna.errors import ServerInUse, ServerNotStarted
 from kizuna.settings import EmbeddedSettings
-from kizuna.store.embedded import EmbeddedServer, Running, server_binary
-from kizuna.store.server_setup import server_folder as folder_of
+from kizuna.store.embedded.server import EmbeddedServer, Running, server_binary
+from kizuna.store.embedded.setup import server_folder as folder_of
 from kizuna.testing import eventually
 from kizuna.testing.processes import processes_on
 from kizuna.testing.resp import Conversation

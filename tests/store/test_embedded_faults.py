@@ -22,8 +22,8 @@ import pytest
 
 from kizuna.errors import Refused, ServerNotStarted
 from kizuna.settings import EmbeddedSettings
-from kizuna.store.embedded import EmbeddedServer, Running, server_binary
-from kizuna.store.server_folder import open_lock
+from kizuna.store.embedded.folder import open_lock
+from kizuna.store.embedded.server import EmbeddedServer, Running, server_binary
 from kizuna.testing import eventually
 from kizuna.testing.processes import processes_on
 from kizuna.testing.resp import Conversation
@@ -32,7 +32,7 @@ from kizuna.testing.resp import Conversation
 USER = """
 import asyncio, sys
 from kizuna.settings import EmbeddedSettings
-from kizuna.store.embedded import EmbeddedServer
+from kizuna.store.embedded.server import EmbeddedServer
 
 async def come_and_go():
     server = EmbeddedServer(EmbeddedSettings(folder=sys.argv[1], port=0, linger_s=0.3))
@@ -50,7 +50,7 @@ asyncio.run(come_and_go())
 VISITOR = """
 import asyncio, random, sys
 from kizuna.settings import EmbeddedSettings
-from kizuna.store.embedded import EmbeddedServer
+from kizuna.store.embedded.server import EmbeddedServer
 from kizuna.testing.resp import Conversation
 
 async def visit(times):

@@ -12,7 +12,7 @@ from kizuna.app import connect
 from kizuna.errors import NotificationsOff, PermissionDenied, SignInRefused
 from kizuna.settings import EventsSettings, RootsSettings, Secret, Settings, StoreSettings
 from kizuna.store.client import Store
-from kizuna.store.events import Change, LookAgain, Message
+from kizuna.store.events.reader import Change, LookAgain, Message
 from kizuna.testing import ServerProcess, eventually
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kizuna.store.flags import lacking, letters_for, with_letters
+from kizuna.store.events.flags import lacking, letters_for, with_letters
 
 flags = st.text("AKE$gxhlszetdmn", max_size=8)
 needs = st.frozensets(st.sampled_from("K$gxhlszetdmn"))

@@ -13,7 +13,7 @@ from kizuna.errors import PermissionDenied, UnsafeServer
 from kizuna.metrics import build_info
 from kizuna.settings import EventsSettings, Settings, StoreSettings
 from kizuna.store.client import Store
-from kizuna.store.health import (
+from kizuna.store.health.info import (
     check_health,
     check_server,
     collect_metrics,
@@ -27,8 +27,8 @@ from kizuna.store.health import (
     refuse_unsafe,
     summed,
 )
-from kizuna.store.versions import version_of
-from kizuna.store.watch import ServerWatch
+from kizuna.store.health.versions import version_of
+from kizuna.store.health.watch import ServerWatch
 from kizuna.testing import ChaosProxy, ClusterSetup, SentinelSetup, ServerProcess, eventually
 
 # As Redis 6.0 writes it, cut down to what is read.

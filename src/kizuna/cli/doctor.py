@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kizuna.cli import Invocation
-    from kizuna.store.checks import Check
+    from kizuna.store.health.checks import Check
 
 SIGNS = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
 
@@ -37,7 +37,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
     from kizuna.loop import run
     from kizuna.settings import redact_url
-    from kizuna.store.examination import examine
+    from kizuna.store.health.examination import examine
 
     invocation: Invocation = ctx.obj
     settings = invocation.settings

@@ -9,11 +9,11 @@ import click
 
 from kizuna.cli.exit_codes import NOT_FOUND
 from kizuna.cli.output import Row, json_option, say, show
-from kizuna.store.embedded import EmbeddedServer
+from kizuna.store.embedded.server import EmbeddedServer
 
 if TYPE_CHECKING:
     from kizuna.cli import Invocation
-    from kizuna.store.embedded import Status
+    from kizuna.store.embedded.server import Status
 
 
 @click.group()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kizuna.cli import Invocation
     from kizuna.settings import Settings
     from kizuna.store.client import Store
-    from kizuna.store.health import Info
+    from kizuna.store.health.info import Info
 
 
 @click.command()
@@ -52,7 +52,7 @@ def refuse_to_start_it(settings: Settings) -> None:
     if not settings.store.url.startswith("embedded:"):
         return
     from kizuna.errors import Unreachable
-    from kizuna.store.embedded import EmbeddedServer
+    from kizuna.store.embedded.server import EmbeddedServer
 
     server = EmbeddedServer(settings.embedded).status()
     if server.state in ("stopped", "failed"):
@@ -64,7 +64,7 @@ async def facts_of(store: Store) -> dict[str, Any]:
     import msgspec
 
     from kizuna.settings import redact_url
-    from kizuna.store.health import (
+    from kizuna.store.health.info import (
         health_of,
         memory_limit,
         memory_pressure,
@@ -74,7 +74,7 @@ async def facts_of(store: Store) -> dict[str, Any]:
         read_info,
         summed,
     )
-    from kizuna.store.versions import version_of
+    from kizuna.store.health.versions import version_of
 
     response_ms = await ping(store)
     infos = await read_info(store)
@@ -102,7 +102,7 @@ def persistence(info: Info) -> str:
 
 def screen(facts: dict[str, Any]) -> dict[str, str]:
     """One screen for people; what is a number for machines is a word here."""
-    from kizuna.store.checks import size
+    from kizuna.store.health.checks import size
 
     used, limit, health = facts["memory"]["used"], facts["memoryLimit"], facts["health"]
     reads = facts["performance"]["keyspaceHits"] + facts["performance"]["keyspaceMisses"]

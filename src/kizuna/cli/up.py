@@ -57,7 +57,7 @@ async def serve(settings: Settings, *, as_json: bool) -> None:
 def make_probes(kizuna: Kizuna) -> Probes:
     from kizuna.metrics import Metrics
     from kizuna.probes import Probes
-    from kizuna.store.watch import ServerWatch
+    from kizuna.store.health.watch import ServerWatch
 
     watch = ServerWatch(kizuna.store)
     metrics = Metrics(watch.measures)

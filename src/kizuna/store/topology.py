@@ -17,7 +17,7 @@ from kizuna.settings import Settings
 from kizuna.store.cluster import Cluster
 from kizuna.store.commands import keys_of
 from kizuna.store.dialing import Address, Dialer, tls_context
-from kizuna.store.embedded import EmbeddedServer
+from kizuna.store.embedded.server import EmbeddedServer
 from kizuna.store.keys import key_slot
 from kizuna.store.link import Link, Locate
 from kizuna.store.places import Place, Route

@@ -16,7 +16,7 @@ from typing import Generic, Self, TypeVar
 from msgspec import Struct
 
 from kizuna.errors import KizunaError, Unreachable
-from kizuna.store.flags import Letters
+from kizuna.store.events.flags import Letters
 
 
 class Change(Struct, frozen=True):

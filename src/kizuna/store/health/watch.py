@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from kizuna.errors import KizunaError
 from kizuna.metrics import Measure
-from kizuna.store.health import Info, read_info, reasons_not_ready
-from kizuna.store.measures import events_measures, server_measures, store_measures
+from kizuna.store.health.info import Info, read_info, reasons_not_ready
+from kizuna.store.health.measures import events_measures, server_measures, store_measures
 
 if TYPE_CHECKING:
     from kizuna.store.client import Store

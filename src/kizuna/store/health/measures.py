@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kizuna.metrics import Measure
-from kizuna.store.health import Info, fragmentation, hit_rate_of, memory_limit, number
+from kizuna.store.health.info import Info, fragmentation, hit_rate_of, memory_limit, number
 
 if TYPE_CHECKING:
     from kizuna.store.client import Store
-    from kizuna.store.events import Events
+    from kizuna.store.events.reader import Events
 
 
 class Row(NamedTuple):

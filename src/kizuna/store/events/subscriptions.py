@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kizuna.store.feeds import Counts, Sink
-from kizuna.store.flags import NONE, Letters
+from kizuna.store.events.feeds import Counts, Sink
+from kizuna.store.events.flags import NONE, Letters
 
 Verb = Literal["SUBSCRIBE", "PSUBSCRIBE"]
 

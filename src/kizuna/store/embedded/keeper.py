@@ -1,6 +1,6 @@
 """Keeps one server running on one folder for as long as somebody uses it. A program of its own:
 
-    python -m kizuna.store.keeper <folder> <start id> <plan as JSON> <descriptor of keeper.lock, locked>
+    python -m kizuna.store.embedded.keeper <folder> <start id> <plan as JSON> <descriptor of keeper.lock, locked>
 
 It is started by the first process that needs the server, in a session of its own. What it knows is in
 `server.json`; what it is asked arrives as lines in `keeper.fifo`.
@@ -24,8 +24,8 @@ import sys
 import time
 from pathlib import Path
 
-from kizuna.store.server_child import HOST, ask, ask_to_end, facts_of, free_port, is_free, start_child
-from kizuna.store.server_folder import (
+from kizuna.store.embedded.child import HOST, ask, ask_to_end, facts_of, free_port, is_free, start_child
+from kizuna.store.embedded.folder import (
     FORCED,
     RETIRE,
     STOP,

@@ -27,8 +27,8 @@ from typing import Any
 
 from kizuna.errors import KizunaError, NotificationsOff, PermissionDenied, Refused
 from kizuna.settings import Settings
-from kizuna.store.feeds import literal_head
-from kizuna.store.flags import NONE, SETTING, Letters, lacking, with_letters
+from kizuna.store.events.feeds import literal_head
+from kizuna.store.events.flags import NONE, SETTING, Letters, lacking, with_letters
 from kizuna.store.keys import CANARY, key_slot
 from kizuna.store.wire import Wire
 

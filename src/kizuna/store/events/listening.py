@@ -16,13 +16,13 @@ from kizuna.errors import (
     TlsRefused,
 )
 from kizuna.settings import Settings
-from kizuna.store.canary import NEEDS_ANOTHER_CONNECTION, Canary, Proof
 from kizuna.store.dialing import Dialer
-from kizuna.store.feeds import Counts, Sink
-from kizuna.store.flags import NONE, Letters
+from kizuna.store.events.canary import NEEDS_ANOTHER_CONNECTION, Canary, Proof
+from kizuna.store.events.feeds import Counts, Sink
+from kizuna.store.events.flags import NONE, Letters
+from kizuna.store.events.subscriptions import Subscription, Subscriptions
 from kizuna.store.link import Link
 from kizuna.store.places import Place
-from kizuna.store.subscriptions import Subscription, Subscriptions
 from kizuna.store.wire import Wire
 
 log = logging.getLogger("kizuna.store")

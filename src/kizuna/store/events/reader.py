@@ -18,12 +18,23 @@ from dataclasses import replace
 
 from kizuna.errors import KizunaError, Unreachable
 from kizuna.settings import Settings
-from kizuna.store.canary import keyspace_prefix
-from kizuna.store.feeds import Change, Counts, Feed, LookAgain, Message, Sink, Waiters, changes, is_pattern, message
-from kizuna.store.flags import NONE, letters_for
-from kizuna.store.listening import Listener, begin, end
+from kizuna.store.events.canary import keyspace_prefix
+from kizuna.store.events.feeds import (
+    Change,
+    Counts,
+    Feed,
+    LookAgain,
+    Message,
+    Sink,
+    Waiters,
+    changes,
+    is_pattern,
+    message,
+)
+from kizuna.store.events.flags import NONE, letters_for
+from kizuna.store.events.listening import Listener, begin, end
+from kizuna.store.events.subscriptions import Subscription, Subscriptions
 from kizuna.store.places import Place
-from kizuna.store.subscriptions import Subscription, Subscriptions
 from kizuna.store.topology import Topology
 
 log = logging.getLogger("kizuna.store")

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kizuna.errors import ServerInUse, ServerNotStarted, ServiceStuck
-from kizuna.store.keeper_start import start_keeper
-from kizuna.store.server_folder import (
+from kizuna.store.embedded.folder import (
     FORCED,
     RETIRE,
     STOP,
@@ -30,7 +29,8 @@ from kizuna.store.server_folder import (
     release,
     try_lock,
 )
-from kizuna.store.server_setup import server_binary, server_folder
+from kizuna.store.embedded.keeper_start import start_keeper
+from kizuna.store.embedded.setup import server_binary, server_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

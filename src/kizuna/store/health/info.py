@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from kizuna.errors import KizunaError, PermissionDenied, UnsafeServer
-from kizuna.store.versions import OLDEST, is_too_old, version_of
+from kizuna.store.health.versions import OLDEST, is_too_old, version_of
 
 if TYPE_CHECKING:
     from kizuna.store.client import Store

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from kizuna.clock import Clock, SystemClock
 from kizuna.errors import PermissionDenied, Refused, ServerNotStarted, StoreError
-from kizuna.store import checks
-from kizuna.store.checks import Check, ServerFacts
 from kizuna.store.client import Store
-from kizuna.store.flags import SETTING
-from kizuna.store.health import Info, info_denied, number, parse_info
+from kizuna.store.events.flags import SETTING
+from kizuna.store.health import checks
+from kizuna.store.health.checks import Check, ServerFacts
+from kizuna.store.health.info import Info, info_denied, number, parse_info
 
 if TYPE_CHECKING:
     from kizuna.settings import Settings

@@ -12,9 +12,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from kizuna.store.flags import SETTING, lacking, with_letters
-from kizuna.store.health import FULL, Info, memory_limit, memory_pressure, number
-from kizuna.store.versions import OLDEST, is_too_old, is_valkey, numbers, version_of
+from kizuna.store.events.flags import SETTING, lacking, with_letters
+from kizuna.store.health.info import FULL, Info, memory_limit, memory_pressure, number
+from kizuna.store.health.versions import OLDEST, is_too_old, is_valkey, numbers, version_of
 
 Verdict = Literal["pass", "warn", "fail"]
 

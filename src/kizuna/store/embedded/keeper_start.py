@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kizuna.errors import ServerNotStarted
-from kizuna.store.server_folder import last_lines, open_lock, open_log, try_lock
-from kizuna.store.server_setup import configuration, server_binary
+from kizuna.store.embedded.folder import last_lines, open_lock, open_log, try_lock
+from kizuna.store.embedded.setup import configuration, server_binary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kizuna.settings import EmbeddedSettings
-    from kizuna.store.server_folder import ServerFolder
+    from kizuna.store.embedded.folder import ServerFolder
 
 
 def start_keeper(folder: ServerFolder, settings: EmbeddedSettings) -> str:
@@ -57,7 +57,7 @@ def _run_keeper(folder: ServerFolder, arguments: list[str], lock: int) -> None:
         began_at = log.seek(0, os.SEEK_END)
         # Returns as soon as the keeper is a process of its own.
         outcome = subprocess.run(
-            [sys.executable, "-P", "-m", "kizuna.store.keeper", *arguments],
+            [sys.executable, "-P", "-m", "kizuna.store.embedded.keeper", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

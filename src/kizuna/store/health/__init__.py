@@ -1,0 +1,1 @@
+"""How the server is, and what is wrong with it."""
