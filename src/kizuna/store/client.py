@@ -16,7 +16,7 @@ from typing import Any
 from kizuna.errors import StoreError, Unreachable
 from kizuna.settings import Settings
 from kizuna.store.batching import Batcher
-from kizuna.store.commands import check_shared, keys_of
+from kizuna.store.commands import HARMLESS, check_shared, keys_of
 from kizuna.store.events import Events
 from kizuna.store.link import Link, backoff
 from kizuna.store.places import Route
@@ -71,7 +71,8 @@ class Store:
         return self.begin(command, timeout_s)
 
     def begin(self, command: Command, timeout_s: float | None = None) -> Coroutine[Any, Any, Any]:
-        check_shared(command)
+        if command[0] not in HARMLESS:
+            check_shared(command)
         if not self._batcher.is_empty:
             self._batcher.make_way(keys_of(command))
         deadline = self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s)

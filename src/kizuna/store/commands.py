@@ -45,6 +45,9 @@ _MAY_STORE = frozenset({"SORT", "GEORADIUS", "GEORADIUSBYMEMBER"})
 _SHARED_MOSTLY = frozenset({"CLIENT", "XREAD", "XREADGROUP"})
 # fmt: on
 
+# What we send most, as we write it: known to be fit for a shared connection without looking closer.
+HARMLESS = frozenset({"GET", "SET", "DEL", "MGET", "EVALSHA", "EVAL", "PUBLISH", "HGET", "HSET", "ZADD", "XADD"})
+
 
 def keys_of(command: Command) -> list[bytes]:
     """The keys that a command touches, as far as that matters for order and place; most have just the first.

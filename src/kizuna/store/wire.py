@@ -13,6 +13,7 @@ each whether the command may have reached the server.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
@@ -28,6 +29,9 @@ OnPush = Callable[[list[Any]], None]
 OnLost = Callable[[str], None]
 
 _NOTHING = object()
+_Push, _ReplyError = hiredis.PushNotification, hiredis.ReplyError
+# Fewer than this are not worth two writes.
+_WORTH_HALVING = 32
 _NEVER = float("inf")
 # A deadline is counted from the call, silence from the moment the command joined the line, a little later. It is
 # also how late a timer may be before we say that the loop was held up.
@@ -72,6 +76,8 @@ class Wire(asyncio.Protocol):
         self._line: deque[_Waiting] = deque()
         self._outgoing: list[bytes] = []
         self._flush_due = False
+        # How many commands leave at once when the server is idle, without waiting for the end of the turn.
+        self._enough = 1
         self._in_flight = 0
         # Since when the server has owed us an answer without a byte coming from it.
         self._quiet_since = self._loop.time()
@@ -92,13 +98,15 @@ class Wire(asyncio.Protocol):
         packed = hiredis.pack_command(command)  # type: ignore[arg-type]  # its stub knows one-tuples only
         if future is None:
             future = self._loop.create_future()
-        server_is_idle = not self._line
-        self._line.append((future, len(packed), deadline))
-        self._outgoing.append(packed)
-        self._in_flight += len(packed)
-        if server_is_idle:
-            # It can begin while we are still packing what others ask for in this turn.
+        line, outgoing, size = self._line, self._outgoing, len(packed)
+        line.append((future, size, deadline))
+        outgoing.append(packed)
+        self._in_flight += size
+        gathered, under_way = len(outgoing), len(line)
+        if under_way == 1:
             self._quiet_since = self._loop.time()
+        if gathered >= self._enough and gathered == under_way:
+            # The server has nothing of ours: it can begin while we are still packing what others ask for.
             self.flush()
         elif not self._flush_due:
             self._flush_due = True
@@ -110,6 +118,7 @@ class Wire(asyncio.Protocol):
     def flush(self) -> None:
         """Write what has gathered; done once a turn without being asked."""
         if self._outgoing and self.lost is None:
+            self._enough = _enough_for_an_idle_server(len(self._line))
             self._transport.write(b"".join(self._outgoing))
             self._outgoing.clear()
 
@@ -124,11 +133,12 @@ class Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._quiet_since = self._loop.time()
-        reader, line = self._reader, self._line
-        reader.feed(data)
+        line, gets = self._line, self._reader.gets
+        self._reader.feed(data)
         try:
-            while (reply := reader.gets()) is not _NOTHING:
-                if type(reply) is hiredis.PushNotification and reply[0] not in _ACKNOWLEDGEMENTS:
+            while (reply := gets()) is not _NOTHING:
+                kind = type(reply)
+                if kind is _Push and reply[0] not in _ACKNOWLEDGEMENTS:
                     if self._on_push is not None:
                         self._on_push(reply)
                     continue
@@ -139,7 +149,7 @@ class Wire(asyncio.Protocol):
                 self._in_flight -= size
                 if future.done():
                     continue
-                if type(reply) is hiredis.ReplyError:
+                if kind is _ReplyError:
                     future.set_exception(translate(str(reply), self.server))
                 else:
                     future.set_result(reply)
@@ -236,3 +246,11 @@ class Wire(asyncio.Protocol):
         self._in_flight = 0
         if self._on_lost is not None:
             self._on_lost(reason)
+
+
+def _enough_for_an_idle_server(under_way: int) -> int:
+    """Alone, a command leaves at once. Few leave together, at the end of the turn. Many leave in two halves, which
+    take turns from then on: while we read the answers to one, the server works on the other, and nobody sleeps."""
+    if under_way == 1:
+        return 1
+    return under_way // 2 if under_way >= _WORTH_HALVING else sys.maxsize
