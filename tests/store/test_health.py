@@ -209,17 +209,18 @@ async def test_one_node_that_evicts_makes_the_cluster_unsafe(fresh_cluster: Clus
     assert refused.value.server == unsafe.address
 
 
-async def test_a_user_who_may_not_see_info_is_told_what_to_grant() -> None:
-    users = {"app": "on >secret ~* &* +@all -info"}
-    with ServerProcess(users=users) as server:
-        with pytest.raises(PermissionDenied) as refused:
-            await connect(settings_for(f"redis://app:secret@{server.address}"))
+async def test_a_user_who_may_not_see_info_connects_unchecked_and_the_log_says_what_to_grant(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with ServerProcess(users={"app": "on >secret ~app:* &* +@all -@dangerous"}) as server:
+        async with connect(settings_for(f"redis://app:secret@{server.address}")) as kizuna:
+            assert await kizuna.store.call("SET", "app:key", "1") == b"OK"
+            with pytest.raises(PermissionDenied) as refused:
+                await read_info(kizuna.store)
 
-        assert refused.value.hint == "allow it: ACL SETUSER app +info"
-        assert "has no permissions to run the 'info' command" in str(refused.value)
-        server.call("ACL", "SETUSER", "app", "+info")
-        async with connect(settings_for(f"redis://app:secret@{server.address}")):
-            pass
+    assert refused.value.hint == "allow it: ACL SETUSER app +info"
+    (record,) = [record for record in caplog.records if record.message == "server not checked"]
+    assert "ACL SETUSER app +info" in vars(record)["reason"]
 
 
 # asking

@@ -227,6 +227,9 @@ async def test_closing_can_be_repeated(server: ServerProcess) -> None:
     for _ in range(3):
         await k.aclose()
 
+    with pytest.raises(Unreachable, match="the store was closed"):
+        await k.store.call("PING")
+
 
 async def test_connecting_and_closing_fifty_times_leaves_nothing(server: ServerProcess) -> None:
     files: set[int] = set()

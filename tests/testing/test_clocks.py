@@ -69,3 +69,5 @@ async def test_no_time_is_no_sleep() -> None:
 
     await clock.sleep(0)
     await clock.sleep(-1)
+
+    assert clock.sleepers == 0

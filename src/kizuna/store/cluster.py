@@ -25,8 +25,8 @@ _CLUSTER_HINT = "is it a cluster, and are its nodes running? (CLUSTER INFO)"
 
 class Cluster:
     def __init__(self, seeds: tuple[Address, ...], dialer: Dialer, settings: Settings) -> None:
-        self._seeds, self._dialer, self._settings = seeds, dialer, settings
         self.dialer = dialer
+        self._seeds, self._settings = seeds, settings
         self._nodes: dict[Address, Link] = {}
         self._slots: list[Address | None] = [None] * SLOTS
         self._refreshing: asyncio.Task[None] | None = None
@@ -56,6 +56,9 @@ class Cluster:
 
     def primaries(self) -> list[Link]:
         return [self._link(address) for address in self._primary_slots()]
+
+    def links(self) -> list[Link]:
+        return self.primaries()
 
     def places(self) -> list[Place]:
         return [Place(str(address), _always(address), slot) for address, slot in self._primary_slots().items()]
@@ -148,7 +151,7 @@ class Cluster:
         yield from dict.fromkeys((*known, *self._seeds))
 
     async def _table_of(self, address: Address) -> list[Any]:
-        deadline = asyncio.get_running_loop().time() + self._dialer.connect_timeout_s
+        deadline = asyncio.get_running_loop().time() + self.dialer.connect_timeout_s
         wire = await self._link(address).connected(deadline)
         table: list[Any] = await wire.send(("CLUSTER", "SLOTS"), deadline)
         if not table:
@@ -196,7 +199,7 @@ class Cluster:
             store = self._settings.store
             link = Link(
                 _always(address),
-                self._dialer,
+                self.dialer,
                 server=str(address),
                 first_s=store.reconnect_first_s,
                 longest_s=store.reconnect_longest_s,

@@ -42,7 +42,10 @@ class Topology(Protocol):
         """Keys of one group may stand in one command."""
 
     def primaries(self) -> list[Link]:
-        """A link to each primary."""
+        """One link to each primary."""
+
+    def links(self) -> list[Link]:
+        """Every link that a command may take."""
 
     def places(self) -> list[Place]:
         """Where to listen so as to hear of every key."""
@@ -89,6 +92,9 @@ class OnePrimary:
 
     def primaries(self) -> list[Link]:
         return self._links[:1]
+
+    def links(self) -> list[Link]:
+        return self._links
 
     def places(self) -> list[Place]:
         return [Place(ONLY_PLACE, self._locate, slot=None)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any, Self
 
+from kizuna.testing.blocks import Block
 from kizuna.testing.servers import ServerProcess
 from kizuna.testing.waiting import blocking_until
 
@@ -13,7 +14,7 @@ _SETTLED_WITHIN_S = 20.0
 _KEYS_AT_ONCE = 100
 
 
-class ClusterSetup:
+class ClusterSetup(Block):
     """`servers` are the primaries at first, in the order of their slots, then their replicas."""
 
     def __init__(
@@ -100,16 +101,6 @@ class ClusterSetup:
 
     def close(self) -> None:
         self._cleanup.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _introduce(self) -> None:
         first = self.servers[0]

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Any, Self
 
 from kizuna.errors import Refused
+from kizuna.testing.blocks import Block
 from kizuna.testing.servers import ServerProcess
 from kizuna.testing.waiting import blocking_until
 
@@ -18,7 +19,7 @@ _SETTLED_WITHIN_S = 15.0
 _HURRY = ("INFO-PERIOD", 200, "ASK-PERIOD", 100, "PUBLISH-PERIOD", 100)
 
 
-class SentinelSetup:
+class SentinelSetup(Block):
     """`primary` and `replica` are who the sentinels say they are now, not who was started as what."""
 
     def __init__(self, *, name: str = "main", down_after_ms: int = 1000, binary: str = "") -> None:
@@ -86,16 +87,6 @@ class SentinelSetup:
 
     def close(self) -> None:
         self._cleanup.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _add_server(self, config: dict[str, str | int]) -> ServerProcess:
         common: dict[str, str | int] = {"notify-keyspace-events": "AKE", "repl-ping-replica-period": 1}

@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from kizuna.errors import Refused, ServerNotStarted
 from kizuna.store.embedded.server import server_binary
+from kizuna.testing.blocks import Block
 from kizuna.testing.resp import Conversation
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ kill -9 $!; wait $!
 _ADMIN = "kizuna-testing"
 
 
-class ServerProcess:
+class ServerProcess(Block):
     """One server. `start`, `stop`, `kill`, `restart`, `pause` and `resume` block for some milliseconds; in a
     test that must keep its event loop turning, call them with `asyncio.to_thread`.
 
@@ -190,16 +191,6 @@ class ServerProcess:
         """All that the server wrote, for the message of a failed test."""
         files = [self.folder / "server.err", self.folder / "server.log"]
         return "".join(file.read_text(errors="replace") for file in files if file.exists())
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _launch_on_a_free_port(self) -> None:
         # Another process may take the port between our look and the server's: then we try the next one.

@@ -65,11 +65,11 @@ def server_measures(infos: dict[str, Info]) -> Iterator[Measure]:
 
 def store_measures(store: Store) -> Iterator[Measure]:
     """Of this process's own connections."""
-    links = store.topology.primaries()
+    links = store.topology.links()
     connected = sum(link.wire is not None for link in links)
     made = sum(link.connections for link in links)
-    yield Measure("gauge", "kizuna_store_links", "Primaries that this process talks to.", len(links))
-    yield Measure("gauge", "kizuna_store_links_connected", "Of these, how many are connected.", connected)
+    yield Measure("gauge", "kizuna_store_links", "Connections that this process keeps to primaries.", len(links))
+    yield Measure("gauge", "kizuna_store_links_connected", "Of these, how many are open now.", connected)
     yield Measure("counter", "kizuna_store_connections_total", "Connections made, reconnections included.", made)
 
 
