@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,3 +26,38 @@ def server_folder(tmp_path: Path) -> Iterator[Path]:
     finally:
         for pid in processes_on(folder):
             os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def redis_binary(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A real Redis, with TLS; installed where we may, else the test is skipped.
+
+    Its server, its checkers and its sentinel are one program that looks at the name by which it was called, so
+    Debian's redis-tools is enough, and no service comes with it.
+    """
+    program = _redis_program() or _installed_redis_program()
+    if program is None:
+        pytest.skip("there is no Redis here, and it could not be installed (Debian: redis-tools, as root)")
+    named = tmp_path_factory.mktemp("redis") / "redis-server"
+    named.symlink_to(Path(program).resolve())
+    return str(named)
+
+
+def _redis_program() -> str | None:
+    return shutil.which("redis-server") or shutil.which("redis-check-rdb")
+
+
+def _installed_redis_program() -> str | None:
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return None
+    # Workers that run in parallel wait for each other at the lock of the package manager.
+    install = ["apt-get", "install", "-y", "-qq", "-o", "DPkg::Lock::Timeout=40", "redis-tools"]
+    deadline = time.monotonic() + 45  # the test that asks first has a minute in all
+    for command in (install, ["apt-get", "update", "-qq"], install):
+        try:
+            subprocess.run(command, capture_output=True, timeout=max(deadline - time.monotonic(), 1), check=False)
+        except subprocess.TimeoutExpired:
+            return None
+        if program := _redis_program():
+            return program
+    return None

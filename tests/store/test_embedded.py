@@ -20,9 +20,6 @@ from kizuna.testing import eventually
 from kizuna.testing.processes import processes_on
 from kizuna.testing.resp import Conversation
 
-OTHER_SERVER = Path("/usr/bin/redis-check-rdb")
-"""Debian's redis-tools: the whole server, which is one when it is called redis-server."""
-
 
 def embedded(folder: Path, **settings: object) -> EmbeddedServer:
     return EmbeddedServer(EmbeddedSettings(**{"folder": str(folder), "port": 0, "linger_s": 0.2} | settings))  # type: ignore[arg-type]
@@ -302,12 +299,8 @@ async def test_loading_may_take_longer_than_the_start_timeout(server_folder: Pat
     await patient.detach()
 
 
-@pytest.mark.skipif(not OTHER_SERVER.exists(), reason="no Redis on this machine (Debian: redis-tools)")
-async def test_another_server_than_the_bundled_one(server_folder: Path, tmp_path: Path) -> None:
-    binary = tmp_path / "redis-server"
-    binary.symlink_to(OTHER_SERVER)
-
-    server = embedded(server_folder, binary=str(binary))
+async def test_another_server_than_the_bundled_one(server_folder: Path, redis_binary: str) -> None:
+    server = embedded(server_folder, binary=redis_binary)
     running = await server.attach()
 
     assert running.version.startswith("redis ")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -251,16 +250,9 @@ def open_files() -> int:
 # -- Redis -------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A real Redis, where there is one. Its server, its checkers and its sentinel are one program, that looks at
-    the name by which it was called: redis-tools is enough."""
-    program = shutil.which("redis-server") or shutil.which("redis-check-rdb")
-    if program is None:
-        pytest.skip("there is no redis-server or redis-check-rdb here")
-    named = tmp_path_factory.mktemp("redis") / "redis-server"
-    named.symlink_to(Path(program).resolve())
-    with ServerProcess(binary=str(named), config={"notify-keyspace-events": "AKE"}) as server:
+@pytest.fixture
+def redis_server(redis_binary: str) -> Iterator[ServerProcess]:
+    with ServerProcess(binary=redis_binary, config={"notify-keyspace-events": "AKE"}) as server:
         yield server
 
 

@@ -19,7 +19,8 @@ from kizuna.app import connect
 from kizuna.errors import SettingsError, TlsRefused, Unreachable
 from kizuna.settings import Settings, StoreSettings
 from kizuna.store.client import Store
-from kizuna.testing import ChaosProxy, eventually
+from kizuna.testing import ChaosProxy, ServerProcess, eventually
+from kizuna.testing.servers import free_port
 
 MakeProxy = Callable[..., Awaitable[ChaosProxy]]
 
@@ -68,6 +69,30 @@ async def test_a_ca_of_ones_own_is_trusted(proxy: MakeProxy, files: Files, scrat
     async with connect(at(through.url, tls_ca_file=files.ca_file)) as k:
         await k.store.call("SET", f"{scratch}k", b"x" * 1_000_000)
         assert await k.store.get(f"{scratch}k") == b"x" * 1_000_000
+
+
+async def test_a_server_that_speaks_tls_itself(redis_binary: str, files: Files, tmp_path: Path) -> None:
+    theirs = files.ca.issue_cert("127.0.0.1")
+    theirs.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
+    theirs.private_key_pem.write_to_path(tmp_path / "server.key")
+    port = free_port()
+    config: dict[str, str | int] = {
+        "tls-port": port,
+        "tls-cert-file": str(tmp_path / "server.pem"),
+        "tls-key-file": str(tmp_path / "server.key"),
+        "tls-ca-cert-file": files.ca_file,
+    }
+    ours = {"tls_ca_file": files.ca_file, "tls_cert_file": files.cert_file, "tls_key_file": files.key_file}
+    with ServerProcess(binary=redis_binary, config=config):
+        async with connect(at(f"rediss://127.0.0.1:{port}", **ours)) as k:
+            assert await k.store.call("SET", "k", b"x" * 1_000_000) == b"OK"
+            assert await k.store.get("k") == b"x" * 1_000_000
+
+        without = await refusal_of(f"rediss://127.0.0.1:{port}", tls_ca_file=files.ca_file)
+        plain = await refusal_of(f"redis://127.0.0.1:{port}")
+
+    assert "set store.tls_cert_file and store.tls_key_file" in str(without)
+    assert "does it want TLS? then use rediss://" in str(plain)
 
 
 async def test_a_client_certificate_opens_the_door(proxy: MakeProxy, files: Files) -> None:
