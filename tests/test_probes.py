@@ -213,7 +213,7 @@ async def test_an_address_that_is_taken_is_named_with_the_setting_that_changes_i
 
     assert str(refused.value) == (
         f"cannot listen on 127.0.0.1:{port} (Address already in use);"
-        " set probes.host and probes.port to one that is free"
+        " set probes.host and probes.port to what is free, as port 0 always is"
     )
 
 

@@ -356,10 +356,11 @@ def test_a_password_or_its_file_replaces_the_other_of_a_lower_level(places: Plac
     assert password == {"password": "itself", "password_file": "from the file"}[above]
 
 
-def test_a_password_file_that_cannot_be_read_is_named(places: Places) -> None:
+def test_a_password_file_that_cannot_be_read_is_named_with_its_setting(places: Places) -> None:
     places.overrides = {"store.sentinel_password_file": "absent"}
 
-    assert places.problems() == (f"{places.cwd}/absent cannot be read: No such file or directory",)
+    reason = f"{places.cwd}/absent cannot be read: No such file or directory"
+    assert places.problems() == (f"store.sentinel_password_file (code): {reason}",)
 
 
 @pytest.fixture

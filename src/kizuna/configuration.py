@@ -7,6 +7,7 @@ of assignments; all are checked, also those that a higher level outdoes, and all
 from __future__ import annotations
 
 import contextlib
+import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
@@ -236,9 +237,17 @@ def _read_secrets(chosen: dict[str, Assignment], known: Mapping[str, Any], cwd: 
     for secret, file in _secrets_with_files(known):
         if file in chosen and chosen[file].value:
             with problems.collecting():
-                path = cwd / Path(str(chosen[file].value)).expanduser()
-                text = read_text(path).rstrip("\r\n")
+                # os.path's leaves ~ where it stands if there is no such home folder, and then no file is found.
+                path = cwd / os.path.expanduser(str(chosen[file].value))  # noqa: PTH111
+                text = _read_secret(path, chosen[file]).rstrip("\r\n")
                 chosen[secret] = Assignment(secret, Secret(text), f"the file {path}, by {file}")
+
+
+def _read_secret(path: Path, file: Assignment) -> str:
+    try:
+        return read_text(path)
+    except SettingsError as error:
+        raise SettingsError(f"{file.name} ({file.origin}): {error}") from error
 
 
 def _build_sections(

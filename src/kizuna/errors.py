@@ -95,7 +95,9 @@ class CannotListen(KizunaError):
         self.address, self.reason, self.settings = address, reason, settings
 
     def __str__(self) -> str:
-        return f"cannot listen on {self.address} ({self.reason}); set {self.settings} to one that is free"
+        return (
+            f"cannot listen on {self.address} ({self.reason}); set {self.settings} to what is free, as port 0 always is"
+        )
 
 
 class ServerNotStarted(KizunaError):

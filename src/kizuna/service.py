@@ -71,7 +71,7 @@ async def run_until_signalled(
     interruption = _Interruption()
 
     def on_signal(number: signal.Signals) -> None:
-        log.info("signal received", extra={"signal": number.name, "stop_now": first.done()})
+        log.info("stopping now" if first.done() else "stopping", extra={"signal": number.name})
         if first.done():
             block.stop_now()
             return

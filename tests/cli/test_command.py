@@ -81,6 +81,21 @@ def test_every_help_text_shows_an_example(name: str) -> None:
         assert re.search(rf"\$ .*kizuna (--.* )?{' '.join(words)}\b", text), text
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (["doctor", "--url", "redis://db"], "--url stands before the command: kizuna --url … doctor"),
+        (["server", "start", "--set=a.b=1"], "--set stands before the command: kizuna --set … server start"),
+        (["doctor", "--jsn"], "No such option '--jsn'. Did you mean '--json'?"),
+    ],
+)
+def test_an_option_of_kizuna_itself_behind_the_command_is_told_where_it_stands(line: list[str], told: str) -> None:
+    ended = CliRunner().invoke(command, line, prog_name="kizuna")
+
+    assert ended.exit_code == 2
+    assert ended.stderr.splitlines()[-1] == f"Error: {told}"
+
+
 # exit codes
 
 

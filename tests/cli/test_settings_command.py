@@ -114,14 +114,15 @@ def test_check_says_which_files_were_read(tmp_path: Path) -> None:
 def test_check_lists_every_problem_and_ends_with_78(tmp_path: Path) -> None:
     (tmp_path / "kizuna.toml").write_text(f"[store]\npasswort = '{HIDDEN}'\ntimeout_s = 0\n")
 
-    ended = kizuna("--set", "embedded.port=x", "settings", "check", KIZUNA_STORE__PASSWORD_FILE="absent")
+    variable, absent = "KIZUNA_STORE__PASSWORD_FILE", f"{tmp_path}/absent cannot be read: No such file or directory"
+    ended = kizuna("--set", "embedded.port=x", "settings", "check", **{variable: "absent"})
 
     assert (ended.exit_code, ended.stdout) == (78, "")
     assert ended.stderr.splitlines() == [
         "Error: embedded.port = 'x' (command line): expected a whole number, at least 0 and at most 65535",
         f"Error: store.passwort ({tmp_path}/kizuna.toml) is not a setting; did you mean store.password?",
         f"Error: store.timeout_s = 0 ({tmp_path}/kizuna.toml): expected a number, above 0 and at most 86400",
-        f"Error: {tmp_path}/absent cannot be read: No such file or directory",
+        f"Error: store.password_file (environment {variable}): {absent}",
     ]
 
 
@@ -131,6 +132,17 @@ def test_check_refuses_a_server_of_an_unknown_kind_without_showing_its_password(
     assert ended.exit_code == 78
     assert ended.stderr.startswith("Error: store.url 'http://me:***@db' is none of embedded://, redis://")
     assert ended.stderr.endswith("(command line)\n")
+
+
+def test_check_opens_the_certificates_that_the_server_needs(tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").touch()
+    certificates = ["--set", "store.tls_ca_file=empty.pem", "settings", "check"]
+
+    assert kizuna("--url", "redis://db", *certificates).exit_code == 0
+    ended = kizuna("--url", "rediss://db", *certificates)
+
+    assert ended.exit_code == 78
+    assert ended.stderr.startswith("Error: store.tls_*: empty.pem cannot be used: ")
 
 
 def test_wrong_settings_do_not_keep_help_from_being_shown() -> None:

@@ -207,6 +207,19 @@ def test_it_does_not_start_without_a_server(environment: dict[str, str]) -> None
     assert process.stderr.splitlines()[-1].startswith("Error: no connection (Connection refused)")
 
 
+@pytest.mark.parametrize(("verb", "said_before"), [("up", []), ("doctor", ["Looking at embedded://"])])
+def test_a_server_that_cannot_start_is_told_once_and_not_in_the_log_besides(
+    environment: dict[str, str], server: ServerProcess, verb: str, said_before: list[str]
+) -> None:
+    line = [sys.executable, "-m", "kizuna", "--set", f"embedded.port={server.port}", verb]
+    process = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=20, check=False)
+    told = process.stdout + process.stderr
+
+    assert told.count(f"the embedded server did not start: port {server.port} is taken") == 1
+    assert process.stderr.splitlines()[: len(said_before)] == said_before
+    assert "not connected" not in told
+
+
 def test_a_port_that_is_taken_is_told_and_the_server_goes_again(
     environment: dict[str, str], server_folder: Path, server: ServerProcess
 ) -> None:
@@ -215,6 +228,6 @@ def test_a_port_that_is_taken_is_told_and_the_server_goes_again(
     assert process.returncode == BUSY
     assert process.stderr.splitlines()[-1] == (
         f"Error: cannot listen on 127.0.0.1:{server.port} (Address already in use);"
-        " set probes.host and probes.port to one that is free"
+        " set probes.host and probes.port to what is free, as port 0 always is"
     )
     assert processes_on(server_folder) == {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -45,7 +44,7 @@ return texts
 
 def append(
     store: Store, text: str, more: str | bytes, *, between: Any = "", timeout_s: float | None = None
-) -> Coroutine[Any, Any, Any]:
+) -> asyncio.Future[Any]:
     return store.batch_row(APPEND, {"between": between}, {"text": text, "more": more}, timeout_s=timeout_s)
 
 
@@ -143,7 +142,7 @@ async def test_a_failing_row_tells_everybody_in_its_call_and_nobody_else(store: 
     assert all(isinstance(error, ScriptFailed) for error in errors)
     assert all("append.lua:12: no such piece" in str(error) for error in errors)
     assert len({id(error) for error in errors}) == 3
-    assert replies[3:] == [b"other call-", None]
+    assert list(replies[3:]) == [b"other call-", None]
 
 
 async def test_rows_that_may_not_be_read_tell_each_awaiter() -> None:
@@ -168,8 +167,8 @@ async def test_rows_that_cannot_be_sent_fail_and_nobody_hangs(store: Store, scra
 
 async def test_cancelled_rows_and_gets_hurt_nobody_else(store: Store, scratch: str) -> None:
     await store.call("SET", f"{scratch}k", "v")
-    rows = [asyncio.create_task(append(store, f"{scratch}text", str(number))) for number in range(10)]
-    gets = [asyncio.create_task(store.get(f"{scratch}k")) for _ in range(10)]
+    rows = [append(store, f"{scratch}text", str(number)) for number in range(10)]
+    gets = [store.get(f"{scratch}k") for _ in range(10)]
     await asyncio.sleep(0)
     for task in (*rows[::2], *gets[::2]):
         task.cancel()
@@ -190,7 +189,7 @@ async def test_who_is_in_a_hurry_does_not_make_the_others_hurry(fresh_server: Se
 
         assert all(isinstance(reply, OutcomeUnknown) for reply in await hasty)
         fresh_server.resume()
-        assert await patient == [None, b"x"]
+        assert list(await patient) == [None, b"x"]
 
 
 async def test_closing_lets_batches_end(server: ServerProcess, scratch: str) -> None:
@@ -245,7 +244,7 @@ def in_sequence(texts: dict[str, bytes], step: tuple[str, ...]) -> Any:
     return None
 
 
-def begin(store: Store, root: str, step: tuple[str, ...]) -> Coroutine[Any, Any, Any]:
+def begin(store: Store, root: str, step: tuple[str, ...]) -> asyncio.Future[Any]:
     name, *rest = step
     key = f"{{{root}}}{rest[0]}" if rest else ""
     if name == "SET":

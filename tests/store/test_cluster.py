@@ -121,7 +121,7 @@ async def test_a_slot_that_is_half_moved_is_asked_for_on_both_sides(store: Store
     assert table_of(store)[slot] == Address(owner.host, owner.port)
 
     # Of several keys in one command, some are here and some there: it waits until all are in one place.
-    pair = asyncio.create_task(store.call("MGET", *names, timeout_s=10))
+    pair = store.call("MGET", *names, timeout_s=10)
     await eventually(lambda: b"errorstat_TRYAGAIN" in owner.call("INFO", "errorstats"))
     await asyncio.to_thread(cluster.move_keys, slot, target)
     await asyncio.to_thread(cluster.finish_moving, slot, target)

@@ -285,17 +285,17 @@ async def test_loading_may_take_longer_than_the_start_timeout(server_folder: Pat
     server = embedded(server_folder)
     running = await server.attach()
     with Conversation(running.host, running.port) as conversation:
-        for number in range(4096):
+        for number in range(8192):
             conversation.call("SET", f"key {number}", "word")
     await server.detach()
-    # While it loads, it answers after every 1,024 commands: here about twice a second.
-    slow = _script(tmp_path / "slow", f'exec {server_binary()} "$@" --key-load-delay 400')
+    # While it loads, it answers after every 1,024 commands: here some four times a second.
+    slow = _script(tmp_path / "slow", f'exec {server_binary()} "$@" --key-load-delay 200')
 
     patient = embedded(server_folder, binary=str(slow), start_timeout_s=1.0)
     attaching = asyncio.create_task(patient.attach())
     await eventually(lambda: patient.status().state == "loading", every_s=0.005)
 
-    assert call(await attaching, "DBSIZE") == 4096
+    assert call(await attaching, "DBSIZE") == 8192
     await patient.detach()
 
 
@@ -359,9 +359,22 @@ def test_the_folder_is_below_the_users_data_folder(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert folder_of() == tmp_path / "kizuna" / "server"
 
-    monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_DATA_HOME")
     assert folder_of() == tmp_path / ".local" / "share" / "kizuna" / "server"
+
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    assert folder_of() == tmp_path / ".local" / "share" / "kizuna" / "server"
+
+
+def test_a_home_folder_that_nobody_knows_is_told_with_the_setting_that_helps() -> None:
+    with pytest.raises(ServerNotStarted) as refused:
+        folder_of("~nobody-of-that-name/server")
+
+    assert str(refused.value) == (
+        "the embedded server did not start: its folder is below ~nobody-of-that-name, and there is no such home"
+        " folder; set HOME, or choose another folder with KIZUNA_EMBEDDED__FOLDER"
+    )
 
 
 async def _no_longer(running: Awaitable[Running]) -> bool:

@@ -220,7 +220,7 @@ async def test_a_replica_refuses_writes_and_nobody_else_suffers(fresh_server: Se
 async def test_a_server_that_is_promoted_meanwhile_takes_the_write(fresh_server: ServerProcess) -> None:
     with ServerProcess(config={"replicaof": f"{fresh_server.host} {fresh_server.port}"}) as replica:
         async with store_at(replica.url) as store:
-            writing = asyncio.create_task(store.call("INCR", "count"))
+            writing = store.call("INCR", "count")
             await eventually(lambda: int(replica.info("stats")["total_error_replies"]) > 0)
             replica.call("REPLICAOF", "NO", "ONE")
 

@@ -54,6 +54,9 @@ def test_user_and_password_stand_in_the_url_or_in_settings_which_win() -> None:
     [
         ("http://host", "is none of embedded://, redis://, rediss://"),
         ("host:6379", "is none of embedded://"),
+        ("redis:/host", "two slashes follow the colon, as in redis://"),
+        ("redis:host", "two slashes follow the colon, as in redis://"),
+        ("embedded:", "two slashes follow the colon, as in embedded://"),
         ("redis://a,b", "several hosts need redis+sentinel:// or redis+cluster://"),
         ("redis+cluster://a,", "there is nothing between two commas, or after the last"),
         ("redis+sentinel://a", "the name of the primary is missing, as in redis+sentinel://host:26379/main"),

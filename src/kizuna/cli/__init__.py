@@ -91,6 +91,8 @@ class LazyGroup(click.Group):
         except KizunaError as error:
             report(error)
             ctx.exit(exit_code_of(error))
+        except click.NoSuchOption as error:
+            raise told_where_it_stands(error, ctx) from None
         except KeyboardInterrupt:
             click.echo(err=True)  # the terminal has written ^C, and the prompt should not follow it
             ctx.exit(INTERRUPTED)
@@ -100,6 +102,15 @@ def report(error: KizunaError) -> None:
     """One line on stderr; of wrong settings, one for each problem."""
     for problem in error.problems if isinstance(error, SettingsError) else [str(error)]:
         click.echo(f"Error: {' '.join(problem.splitlines())}", err=True)
+
+
+def told_where_it_stands(error: click.NoSuchOption, ctx: click.Context) -> click.NoSuchOption:
+    """For `kizuna doctor --url …`, where an option of `kizuna` itself stands behind the command."""
+    option, here = error.option_name, ctx.command_path
+    if error.ctx is None or not any(option in parameter.opts for parameter in ctx.command.params):
+        return error
+    command = error.ctx.command_path.removeprefix(here)
+    return click.NoSuchOption(option, f"{option} stands before the command: {here} {option} …{command}", ctx=error.ctx)
 
 
 def read_assignments(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict[str, str]:
@@ -136,8 +147,11 @@ def command(ctx: click.Context, config: str | None, assignments: dict[str, str],
     $ kizuna --url redis://localhost:6379 doctor
     $ kizuna --set store.timeout_s=1 status --json
     """
+    from kizuna.cli.logs import keep_logs_back
+
     if os.environ.get("NO_COLOR"):
         ctx.color = False
+    keep_logs_back()
     ctx.obj = Invocation(assignments if url is None else {**assignments, "store.url": url}, config)
 
 

@@ -41,11 +41,13 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
     invocation: Invocation = ctx.obj
     settings = invocation.settings
+    if not as_json:
+        # First: a server that does not answer is waited for, and it should be seen for which.
+        say(f"Looking at {redact_url(settings.store.url)}")
     found = run(examine(settings))
     if as_json:
         show((msgspec.to_builtins(check) for check in found), as_json=True)
     else:
-        say(f"Looking at {redact_url(settings.store.url)}")
         show_lines(found)
     if any(check.verdict == "fail" for check in found):
         ctx.exit(FAILURE)

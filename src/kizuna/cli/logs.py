@@ -6,6 +6,7 @@ import logging
 
 # What every record has; whatever else it has was given as a field.
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_NOWHERE = logging.NullHandler()
 
 
 class LineFormatter(logging.Formatter):
@@ -20,6 +21,11 @@ class LineFormatter(logging.Formatter):
         time, _, event = super().formatMessage(record).partition(" ")
         # A field may quote what a peer has sent: it must not look like a line of ours.
         return " ".join([time, *level, event, *fields]).replace("\n", " ")
+
+
+def keep_logs_back() -> None:
+    """For commands that end: what went wrong is in their own message, and Python would print bare warnings besides."""
+    logging.getLogger("kizuna").addHandler(_NOWHERE)
 
 
 def show_logs() -> None:

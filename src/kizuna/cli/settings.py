@@ -63,20 +63,24 @@ def check_settings(invocation: Invocation, as_json: bool) -> None:
     $ kizuna --config production.toml settings check && systemctl restart myservice
     """
     loaded = invocation.loaded
-    check_url(loaded)
+    check_store(loaded)
     changed = [name for name, origin in loaded.origins.items() if origin != DEFAULT]
     show({"files": [str(path) for path in loaded.files], "changed": changed}, as_json=as_json)
     say("All settings are right.")
 
 
-def check_url(loaded: Loaded) -> None:
-    """The store alone knows which URLs it understands."""
+def check_store(loaded: Loaded) -> None:
+    """The store alone knows which URLs it understands, and whether certificates are some."""
+    from kizuna.store.dialing import tls_context
     from kizuna.store.targets import parse_target
 
+    store = loaded.settings.store
     try:
-        parse_target(loaded.settings.store)
+        target = parse_target(store)
     except SettingsError as error:
         raise SettingsError(f"{error} ({loaded.origins['store.url']})") from error
+    if target.tls:
+        tls_context(store)
 
 
 def chosen_names(names: Sequence[str]) -> list[str]:

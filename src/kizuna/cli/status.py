@@ -49,11 +49,12 @@ async def look(settings: Settings) -> dict[str, Any]:
 
 
 def refuse_to_start_it(settings: Settings) -> None:
-    if not settings.store.url.startswith("embedded:"):
-        return
     from kizuna.errors import Unreachable
     from kizuna.store.embedded.server import EmbeddedServer
+    from kizuna.store.targets import parse_target
 
+    if parse_target(settings.store).kind != "embedded":
+        return
     server = EmbeddedServer(settings.embedded).status()
     if server.state in ("stopped", "failed"):
         what = f"the embedded server failed ({server.reason})" if server.reason else "no embedded server runs"

@@ -11,12 +11,13 @@ Order per key is kept: before anything else touches a key that stands in an open
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
+from kizuna.errors import StoreError
 from kizuna.store.link import copy_of
 from kizuna.store.scripts import Script, begin_script
-from kizuna.store.wire import Argument, Command
+from kizuna.store.wire import Argument, Command, fail
 
 # Rows of one call: a script holds up the whole server while it runs, and this is some milliseconds of its time.
 MOST_ROWS = 1_000
@@ -27,12 +28,13 @@ Delivery = Coroutine[Any, Any, Sequence[Any]]
 
 
 class Sender(Protocol):
-    def begin(self, command: Command, timeout_s: float | None = None) -> Coroutine[Any, Any, Any]:
+    def deadline(self, timeout_s: float | None) -> float:
+        """When a call that begins now has to be answered."""
+
+    def begin(self, command: Command, deadline: float) -> Awaitable[Any]:
         """Put the command in the line now; await the result for the reply."""
 
-    def begin_script(
-        self, script: Script, command: Command, timeout_s: float | None = None
-    ) -> Coroutine[Any, Any, Any]:
+    def begin_script(self, script: Script, command: Command, deadline: float) -> Awaitable[Any]:
         """The same for the EVALSHA of a script."""
 
 
@@ -62,7 +64,8 @@ class Batcher:
 
     def get(self, key: bytes, timeout_s: float | None) -> asyncio.Future[bytes | None]:
         def begin(keys: list[bytes]) -> Delivery:
-            return _values(self._sender.begin(("MGET", *keys) if len(keys) > 1 else ("GET", keys[0]), timeout_s), keys)
+            command: Command = ("MGET", *keys) if len(keys) > 1 else ("GET", keys[0])
+            return _values(self._sender.begin(command, self._sender.deadline(timeout_s)), keys)
 
         return self._join(("GET", self._group(key), timeout_s), begin, key, (key,), len(key))
 
@@ -76,7 +79,7 @@ class Batcher:
         """One row of a script; rows with the same fixed arguments that are awaited together share one call."""
 
         def begin(rows: list[Mapping[str, Argument]]) -> Delivery:
-            return begin_script(self._sender, script, fixed, rows, timeout_s)
+            return begin_script(self._sender, script, fixed, rows, self._sender.deadline(timeout_s))
 
         keys = [key if type(key) is bytes else str(key).encode() for key in script.keys_of(fixed, row)]
         group = self._group(keys[0]) if keys else 0
@@ -154,16 +157,20 @@ async def _deliver(delivery: Delivery, waiting: list[asyncio.Future[Any]]) -> No
         _fail(waiting, error)
         return
     for future, result in zip(waiting, results, strict=True):
-        if not future.done():
+        if future.done():
+            continue
+        if isinstance(result, StoreError):
+            fail(future, result)
+        else:
             future.set_result(result)
 
 
 def _fail(waiting: list[asyncio.Future[Any]], error: Exception) -> None:
     for future in waiting:
         if not future.done():
-            future.set_exception(copy_of(error))
+            fail(future, copy_of(error))
 
 
-async def _values(reply: Coroutine[Any, Any, Any], keys: list[bytes]) -> Sequence[Any]:
+async def _values(reply: Awaitable[Any], keys: list[bytes]) -> Sequence[Any]:
     values = await reply
     return values if len(keys) > 1 else [values]

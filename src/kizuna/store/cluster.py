@@ -12,21 +12,22 @@ from kizuna.errors import SignInRefused, StoreError, TlsRefused, Unreachable
 from kizuna.settings import Settings
 from kizuna.store.commands import keys_of
 from kizuna.store.dialing import Address, Dialer
-from kizuna.store.keys import key_slot
-from kizuna.store.link import Link, Locate, backoff, copy_of
+from kizuna.store.keys import SLOTS, key_slot
+from kizuna.store.link import Link, Locate, OnRefusal, backoff, copy_of
 from kizuna.store.places import Place, Route
 from kizuna.store.wire import Command
 
 log = logging.getLogger("kizuna.store")
 
-SLOTS = 16_384
 _CLUSTER_HINT = "is it a cluster, and are its nodes running? (CLUSTER INFO)"
 
 
 class Cluster:
-    def __init__(self, seeds: tuple[Address, ...], dialer: Dialer, settings: Settings) -> None:
+    def __init__(
+        self, first_nodes: tuple[Address, ...], dialer: Dialer, settings: Settings, on_refusal: OnRefusal
+    ) -> None:
         self.dialer = dialer
-        self._seeds, self._settings = seeds, settings
+        self._first_nodes, self._settings, self._on_refusal = first_nodes, settings, on_refusal
         self._nodes: dict[Address, Link] = {}
         self._slots: list[Address | None] = [None] * SLOTS
         self._refreshing: asyncio.Task[None] | None = None
@@ -148,7 +149,7 @@ class Cluster:
         """Those who answer now first; then whoever we know; then those that settings name."""
         # By chance among them: one that is cut off from the others would tell yesterday's table again and again.
         known = sorted(self._nodes, key=lambda address: (self._nodes[address].wire is None, random.random()))  # noqa: S311
-        yield from dict.fromkeys((*known, *self._seeds))
+        yield from dict.fromkeys((*known, *self._first_nodes))
 
     async def _table_of(self, address: Address) -> list[Any]:
         deadline = asyncio.get_running_loop().time() + self.dialer.connect_timeout_s
@@ -185,10 +186,10 @@ class Cluster:
     def _any(self) -> Link:
         """For a command without keys: whoever is there."""
         there = next((link for link in self._nodes.values() if link.wire is not None), None)
-        return there or self._link(next(filter(None, self._slots), self._seeds[0]))
+        return there or self._link(next(filter(None, self._slots), self._first_nodes[0]))
 
     def _named(self) -> str:
-        return ", ".join(map(str, self._seeds))
+        return ", ".join(map(str, self._first_nodes))
 
     def _was_closed(self) -> Unreachable:
         return Unreachable("the store was closed", self._named(), "connect again")
@@ -204,6 +205,7 @@ class Cluster:
                 first_s=store.reconnect_first_s,
                 longest_s=store.reconnect_longest_s,
                 on_lost=self._node_lost,
+                on_refusal=self._on_refusal,
             )
             self._nodes[address] = link
         return link

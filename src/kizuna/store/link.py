@@ -14,6 +14,7 @@ What is queued is only referred to, not packed: it takes no more memory than tho
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import random
 from collections import deque
@@ -22,12 +23,14 @@ from typing import Any
 
 from kizuna.errors import KizunaError, NotSent, Overloaded, SignInRefused, StoreError, TlsRefused, Unreachable
 from kizuna.store.dialing import Address, Dialer
-from kizuna.store.wire import Command, OnPush, Wire
+from kizuna.store.wire import Command, OnPush, Wire, fail
 
 log = logging.getLogger("kizuna.store")
 
 Locate = Callable[[], Awaitable[Address]]
 OnConnected = Callable[[Wire], Awaitable[None]]
+OnRefusal = Callable[["Link", "asyncio.Future[Any]", Command, float, StoreError], bool]
+"""Takes what was not run here, with its deadline; True if it will see to the future itself."""
 _NEVER = float("inf")
 _Queued = tuple[asyncio.Future[Any], Command, float, asyncio.TimerHandle | None]
 _NETWORK_HINT = "is the address right, and does the network let us through?"
@@ -53,6 +56,7 @@ class Link:
         on_push: OnPush | None = None,
         on_connected: OnConnected | None = None,
         on_lost: Callable[[], None] | None = None,
+        on_refusal: OnRefusal | None = None,
     ) -> None:
         """`server` is how it is called until `locate` has told its address; `on_connected` runs on each new wire
         before anybody else gets it (a listener subscribes there)."""
@@ -65,6 +69,7 @@ class Link:
         self._locate, self._dialer = locate, dialer
         self._first_s, self._longest_s = first_s, longest_s
         self._on_push, self._on_connected, self._on_lost = on_push, on_connected, on_lost
+        self._on_refusal = functools.partial(on_refusal, self) if on_refusal is not None else None
         self._task: asyncio.Task[Wire] | None = None
         self._pauses = backoff(first_s, longest_s)
         self._connected_at = -_NEVER
@@ -182,23 +187,28 @@ class Link:
                 wire.send(command, deadline, future)
             except (TypeError, ValueError) as error:
                 # An argument that cannot be sent is its caller's trouble, and nobody else's.
-                future.set_exception(error)
+                fail(future, error)
         wire.on_room = self._drain if self._queue else None
 
     def _give_up(self, future: asyncio.Future[Any]) -> None:
         if not future.done():
-            future.set_exception(self._no_connection() if self.wire is None else self._no_room(self.wire.server))
+            fail(future, self._no_connection() if self.wire is None else self._no_room(self.wire.server))
         # Else a long absence of the server would fill the queue with those who have left.
         while self._queue and self._queue[0][0].done():
             self._queue.popleft()
 
     def _fail_queue(self, error: BaseException) -> None:
         while self._queue:
-            future, _, _, timer = self._queue.popleft()
+            future, command, deadline, timer = self._queue.popleft()
             if timer is not None:
                 timer.cancel()
             if not future.done():
-                future.set_exception(copy_of(error))
+                self._refuse(future, command, deadline, copy_of(error))
+
+    def _refuse(self, future: asyncio.Future[Any], command: Command, deadline: float, error: BaseException) -> None:
+        take = self._on_refusal
+        if take is None or not isinstance(error, StoreError) or not take(future, command, deadline, error):
+            fail(future, error)
 
     def _no_room(self, server: str) -> Overloaded:
         return Overloaded(
@@ -215,7 +225,9 @@ class Link:
     def _connect_ended(self, task: asyncio.Task[Wire]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            log.warning("not connected", extra={"server": self._server, "error": str(error)})
+            # Of the first attempt, whoever asked for it is told. Of later ones, there may be nobody to tell.
+            level = logging.WARNING if self.connections else logging.DEBUG
+            log.log(level, "not connected", extra={"server": self._server, "error": str(error)})
             self._fail_queue(error)
 
     async def _connect(self) -> Wire:
@@ -248,6 +260,7 @@ class Link:
             raise
         if wire.lost is not None:
             raise Unreachable(wire.lost, wire.server, "it is being reconnected; try again")
+        wire.on_refusal = self._on_refusal
         self.wire, self._last_error = wire, None
         self._connected_at = asyncio.get_running_loop().time()
         self._drain()

@@ -22,11 +22,13 @@ import re
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hiredis import ReplyError
+
 from kizuna.errors import Refused, ScriptFailed, ScriptMismatch
 from kizuna.store.replies import translate
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 
     from kizuna.errors import StoreError
     from kizuna.store.batching import Sender
@@ -84,8 +86,7 @@ class Script:
 
     async def __call__(self, store: Sender, /, *, timeout_s: float | None = None, **names: Argument) -> Any:
         """Run it. ScriptMismatch, before anything is sent, if the names are not those of the header."""
-        command = self.command(names)
-        return await _finish(store, self, command, store.begin_script(self, command, timeout_s), timeout_s)
+        return await _finish(self, store.begin_script(self, self.command(names), store.deadline(timeout_s)))
 
     async def rows(
         self,
@@ -96,8 +97,11 @@ class Script:
         timeout_s: float | None = None,
         **fixed: Argument,
     ) -> list[Any]:
-        """Run it once for all rows, in their order. On a cluster, all their keys must lie in one slot."""
-        return await begin_script(store, self, fixed, rows, timeout_s) if rows else []
+        """Run it once for all rows, in their order. On a cluster, all their keys must lie in one slot.
+
+        A row for which the script returned an error has that error in its place; `row` raises it.
+        """
+        return await begin_script(store, self, fixed, rows, store.deadline(timeout_s)) if rows else []
 
     async def row(self, store: Store, /, *, timeout_s: float | None = None, **names: Argument) -> Any:
         """Run it for one row, in one call with the other rows that are awaited in this turn of the loop."""
@@ -124,6 +128,10 @@ class Script:
         if not _SENDABLE.issuperset(map(type, command)):
             self._refuse_unsendable([fixed, *rows])
         return command
+
+    def with_text(self, command: Command) -> Command:
+        """The same call for a server that does not know the script."""
+        return ("EVAL", self.source, *command[2:])
 
     def keys_of(self, fixed: Mapping[str, Argument], row: Mapping[str, Argument]) -> Command:
         """All keys that one row touches."""
@@ -167,33 +175,15 @@ def begin_script(
     script: Script,
     fixed: Mapping[str, Argument],
     rows: Sequence[Mapping[str, Argument]],
-    timeout_s: float | None,
+    deadline: float,
 ) -> Coroutine[Any, Any, list[Any]]:
     """Put the call for these rows in the line now; await the result for what the script returns for each."""
-    command = script.command(fixed, rows)
-    reply = _finish(sender, script, command, sender.begin_script(script, command, timeout_s), timeout_s)
-    return _one_for_each(script, reply, len(rows))
+    return _one_for_each(script, sender.begin_script(script, script.command(fixed, rows), deadline), len(rows))
 
 
-async def _finish(
-    sender: Sender,
-    script: Script,
-    command: Command,
-    reply: Coroutine[Any, Any, Any],
-    timeout_s: float | None,
-) -> Any:
-    """The reply. Where the server does not know the script (any more), it gets the call with the whole text.
-
-    That is no repetition: a script that was not known has not run. Its time counts anew, and what was sent right
-    behind it without waiting has overtaken it.
-    """
+async def _finish(script: Script, reply: Awaitable[Any]) -> Any:
     try:
-        try:
-            return await reply
-        except Refused as refusal:
-            if refusal.code != "NOSCRIPT":
-                raise
-        return await sender.begin(("EVAL", script.source, *command[2:]), timeout_s)
+        return await reply
     except Refused as refusal:
         failure = script.failure(refusal)
         if failure is refusal:
@@ -201,12 +191,17 @@ async def _finish(
         raise failure from refusal
 
 
-async def _one_for_each(script: Script, reply: Coroutine[Any, Any, Any], rows: int) -> list[Any]:
-    results = await reply
+async def _one_for_each(script: Script, reply: Awaitable[Any], rows: int) -> list[Any]:
+    results = await _finish(script, reply)
     if isinstance(results, list) and len(results) == rows:
-        return results
+        return [_own_error(script, result) if type(result) is ReplyError else result for result in results]
     returned = f"{len(results)} results" if isinstance(results, list) else f"{results!r}"
     raise ScriptMismatch(script.name, f"it returned {returned} for {rows} rows (a nil ends a list: return false)")
+
+
+def _own_error(script: Script, error: ReplyError) -> StoreError:
+    refusal = translate(str(error), "the server")
+    return script.failure(refusal) if isinstance(refusal, Refused) else refusal
 
 
 def _read_header(script: str, text: str) -> Signature:

@@ -47,6 +47,7 @@ def parse_target(settings: StoreSettings) -> Target:
     except (KeyError, ValueError):
         raise SettingsError(f"store.url {shown!r} is none of {', '.join(f'{s}://' for s in _SCHEMES)}") from None
     try:
+        _check_slashes(settings.url)
         _check_parts(url, kind)
         return Target(
             kind=kind,
@@ -59,6 +60,12 @@ def parse_target(settings: StoreSettings) -> Target:
         )
     except ValueError as error:
         raise SettingsError(f"store.url {shown!r}: {error}") from None
+
+
+def _check_slashes(url: str) -> None:
+    scheme, colon, rest = url.partition(":")
+    if colon and not rest.startswith("//"):
+        raise ValueError(f"two slashes follow the colon, as in {scheme}://")
 
 
 def _check_parts(url: SplitResult, kind: Kind) -> None:

@@ -19,10 +19,10 @@ from kizuna.store.commands import keys_of
 from kizuna.store.dialing import Address, Dialer, tls_context
 from kizuna.store.embedded.server import EmbeddedServer
 from kizuna.store.keys import key_slot
-from kizuna.store.link import Link, Locate
+from kizuna.store.link import Link, Locate, OnRefusal
 from kizuna.store.places import Place, Route
 from kizuna.store.sentinels import Sentinels
-from kizuna.store.targets import Target, parse_target
+from kizuna.store.targets import Target
 from kizuna.store.wire import Command
 
 ONLY_PLACE = "primary"
@@ -67,12 +67,18 @@ class OnePrimary:
     that of the first; the order of what happens to the others is kept only with one socket.
     """
 
-    def __init__(self, locate: Locate, dialer: Dialer, settings: Settings) -> None:
+    def __init__(self, locate: Locate, dialer: Dialer, settings: Settings, on_refusal: OnRefusal) -> None:
         self.dialer = dialer
         self._locate = locate
         store = settings.store
         self._links = [
-            Link(locate, dialer, first_s=store.reconnect_first_s, longest_s=store.reconnect_longest_s)
+            Link(
+                locate,
+                dialer,
+                first_s=store.reconnect_first_s,
+                longest_s=store.reconnect_longest_s,
+                on_refusal=on_refusal,
+            )
             for _ in range(store.connections)
         ]
         self._only = self._links[0] if len(self._links) == 1 else None
@@ -116,12 +122,12 @@ class OnePrimary:
 class Embedded(OnePrimary):
     """The server that comes along: started when needed, and let go of at the end."""
 
-    def __init__(self, dialer: Dialer, settings: Settings) -> None:
+    def __init__(self, dialer: Dialer, settings: Settings, on_refusal: OnRefusal) -> None:
         self.server = EmbeddedServer(settings.embedded)
-        super().__init__(self._find, dialer, settings)
+        super().__init__(self._find, dialer, settings, on_refusal)
 
     async def _find(self) -> Address:
-        running = await self.server.ensure()
+        running = await self.server.attach()
         return Address(running.host, running.port)
 
     async def aclose(self) -> None:
@@ -143,11 +149,12 @@ def make_dialer(settings: Settings, target: Target) -> Dialer:
     )
 
 
-def make_topology(settings: Settings, target: Target, dialer: Dialer) -> Topology:
+def make_topology(settings: Settings, target: Target, dialer: Dialer, on_refusal: OnRefusal) -> Topology:
+    """`on_refusal` is asked about every command that a server did not run."""
     if target.kind == "embedded":
-        return Embedded(dialer, settings)
+        return Embedded(dialer, settings, on_refusal)
     if target.kind == "cluster":
-        return Cluster(target.addresses, dialer, settings)
+        return Cluster(target.addresses, dialer, settings, on_refusal)
     if target.kind == "sentinel":
         asking = replace(
             dialer,
@@ -156,13 +163,10 @@ def make_topology(settings: Settings, target: Target, dialer: Dialer) -> Topolog
             password=settings.store.sentinel_password,
         )
         sentinels = Sentinels(target.addresses, target.primary_name, asking)
-        return OnePrimary(sentinels.locate, replace(dialer, primary_only=True), settings)
+        return OnePrimary(sentinels.locate, replace(dialer, primary_only=True), settings, on_refusal)
     (address,) = target.addresses
 
     async def locate() -> Address:
         return address
 
-    return OnePrimary(locate, dialer, settings)
-
-
-__all__ = ["OnePrimary", "Topology", "make_dialer", "make_topology", "parse_target"]
+    return OnePrimary(locate, dialer, settings, on_refusal)

@@ -4,10 +4,10 @@
     await b ─┼─ pack ─ outgoing ────────────────────> server ─┼─> future b     replies come in the order
     await c ─┘                                                └─> future c     of the commands
 
-Whatever is asked for in one turn of the event loop leaves in one write, except that the first command to an idle
-server leaves at once. The connection belongs to all awaiters: when one is cancelled, or its deadline passes, its
-reply is read and dropped, and nobody else notices. A broken connection fails everybody who was waiting, and tells
-each whether the command may have reached the server.
+Whatever is asked for in one turn of the event loop leaves in one write; where many ask, in two halves, so that the
+server works on one while we read the answers to the other. The connection belongs to all awaiters: when one is
+cancelled, or its deadline passes, its reply is read and dropped, and nobody else notices. A broken connection fails
+everybody who was waiting, and tells each whether the command may have reached the server.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from typing import Any, cast
 
 import hiredis
 
-from kizuna.errors import OutcomeUnknown, Unreachable
+from kizuna.errors import OutcomeUnknown, StoreError, Unreachable
 from kizuna.store.replies import translate
 
 Argument = str | bytes | int | float
 Command = tuple[Argument, ...]
 OnPush = Callable[[list[Any]], None]
 OnLost = Callable[[str], None]
+OnRefusal = Callable[["asyncio.Future[Any]", Command, float, StoreError], bool]
+"""Takes what the server refused to run, with its deadline; True if it will see to the future itself."""
 
 _NOTHING = object()
 _Push, _ReplyError = hiredis.PushNotification, hiredis.ReplyError
@@ -44,7 +46,7 @@ _ACKNOWLEDGEMENTS = frozenset({b"subscribe", b"unsubscribe", b"psubscribe", b"pu
 
 
 # One command in the line: who waits for its reply, how many bytes it took, until when.
-_Waiting = tuple[asyncio.Future[Any], int, float]
+_Waiting = tuple[asyncio.Future[Any], int, float, Command]
 
 
 class Wire(asyncio.Protocol):
@@ -65,6 +67,7 @@ class Wire(asyncio.Protocol):
         self.failure: Exception | None = None
         """What the transport said about it, if it did."""
         self.on_room: Callable[[], None] | None = None
+        self.on_refusal: OnRefusal | None = None
         self._silence_s = silence_s
         self._in_flight_bytes = in_flight_bytes
         self._on_push = on_push
@@ -99,7 +102,7 @@ class Wire(asyncio.Protocol):
         if future is None:
             future = self._loop.create_future()
         line, outgoing, size = self._line, self._outgoing, len(packed)
-        line.append((future, size, deadline))
+        line.append((future, size, deadline, command))
         outgoing.append(packed)
         self._in_flight += size
         gathered, under_way = len(outgoing), len(line)
@@ -145,12 +148,12 @@ class Wire(asyncio.Protocol):
                 if not line:
                     self.abort("the server sent a reply that nobody asked for")
                     return
-                future, size, _ = line.popleft()
+                future, size, deadline, command = line.popleft()
                 self._in_flight -= size
                 if future.done():
                     continue
                 if kind is _ReplyError:
-                    future.set_exception(translate(str(reply), self.server))
+                    self._refuse(future, command, deadline, translate(str(reply), self.server))
                 else:
                     future.set_result(reply)
         except hiredis.ProtocolError as error:
@@ -183,6 +186,10 @@ class Wire(asyncio.Protocol):
 
     # -- inside -----------------------------------------------------------------------------------------
 
+    def _refuse(self, future: asyncio.Future[Any], command: Command, deadline: float, error: StoreError) -> None:
+        if self.on_refusal is None or not self.on_refusal(future, command, deadline, error):
+            fail(future, error)
+
     def _watch_from(self, deadline: float) -> None:
         if self._watch is not None:
             self._watch.cancel()
@@ -203,11 +210,11 @@ class Wire(asyncio.Protocol):
         self._watch, self._watch_at = None, _NEVER
         now = self._loop.time()
         earliest = _NEVER
-        for future, _, deadline in self._line:
+        for future, _, deadline, _ in self._line:
             if future.done():
                 continue
             if deadline <= now:
-                future.set_exception(OutcomeUnknown("no reply in time", self.server, _LOOK_FIRST))
+                fail(future, OutcomeUnknown("no reply in time", self.server, _LOOK_FIRST))
             elif deadline < earliest:
                 earliest = deadline
         if self._is_given_up(now):
@@ -219,7 +226,7 @@ class Wire(asyncio.Protocol):
         """Silent for too long; but not while it may be busy with a command that was given more time than that."""
         if not self._line or now - self._quiet_since + _SLACK_S < self._silence_s:
             return False
-        _, _, deadline = self._line[0]
+        _, _, deadline, _ = self._line[0]
         return deadline <= now
 
     def _close_if_answered(self) -> None:
@@ -234,18 +241,24 @@ class Wire(asyncio.Protocol):
             self._watch.cancel()
         unsent = len(self._outgoing)
         sent = len(self._line) - unsent
-        for place, (future, _, _) in enumerate(self._line):
+        for place, (future, *_) in enumerate(self._line):
             if future.done():
                 continue
             if place < sent:
-                future.set_exception(OutcomeUnknown(reason, self.server, _LOOK_FIRST))
+                fail(future, OutcomeUnknown(reason, self.server, _LOOK_FIRST))
             else:
-                future.set_exception(Unreachable(reason, self.server, _TRY_AGAIN))
+                fail(future, Unreachable(reason, self.server, _TRY_AGAIN))
         self._line.clear()
         self._outgoing.clear()
         self._in_flight = 0
         if self._on_lost is not None:
             self._on_lost(reason)
+
+
+def fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    """Whoever awaits it gets the error; where nobody does any more, it is no news for the log."""
+    future.set_exception(error)
+    future.exception()
 
 
 def _enough_for_an_idle_server(under_way: int) -> int:

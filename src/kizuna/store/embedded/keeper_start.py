@@ -78,6 +78,6 @@ def _run_keeper(folder: ServerFolder, arguments: list[str], lock: int) -> None:
 def _keeper_environment(ours: Mapping[str, str]) -> dict[str, str]:
     """Ours without our settings, since passwords are no business of the keeper; it finds this very package."""
     kept = {name: value for name, value in ours.items() if not name.startswith("KIZUNA_")}
-    package_root = str(Path(__file__).parents[2])
+    package_root = str(Path(__file__).parents[3])
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, [ours.get("PYTHONPATH"), package_root]))
     return kept

@@ -22,7 +22,8 @@ def server_binary(binary: str = "") -> Path:
 
     Raises ServerNotStarted if there is no such executable file.
     """
-    wanted = Path(binary).expanduser() if binary else _bundled_binary()
+    # os.path's leaves ~ where it stands if there is no such home folder, and then no file is found.
+    wanted = Path(os.path.expanduser(binary)) if binary else _bundled_binary()  # noqa: PTH111
     found = shutil.which(wanted)
     if found is None:
         raise ServerNotStarted(
@@ -51,11 +52,23 @@ def _platform_folder() -> str:
 
 
 def server_folder(folder: str = "") -> Path:
-    """The folder that is named, else one below the user's data folder. Links are followed: one folder, one name."""
-    if folder:
-        return Path(folder).expanduser().resolve()
-    data = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()
-    return (data / "kizuna" / "server").resolve()
+    """The folder that is named, else one below the user's data folder. Links are followed: one folder, one name.
+
+    Raises ServerNotStarted if it is below a home folder that nobody knows, as in a container under any user id.
+    """
+    try:
+        return (Path(folder) if folder else _data_folder() / "kizuna" / "server").expanduser().resolve()
+    except RuntimeError:
+        raise ServerNotStarted(
+            f"its folder is below {folder.partition('/')[0] or '~'}, and there is no such home folder",
+            "set HOME, or choose another folder with KIZUNA_EMBEDDED__FOLDER",
+        ) from None
+
+
+def _data_folder() -> Path:
+    named = Path(os.environ.get("XDG_DATA_HOME", ""))
+    # A relative one is to be ignored, says its specification.
+    return named if named.is_absolute() else Path("~/.local/share")
 
 
 def configuration(settings: EmbeddedSettings, data: Path) -> str:

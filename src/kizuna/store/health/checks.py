@@ -15,6 +15,7 @@ from msgspec import Struct
 from kizuna.store.events.flags import SETTING, lacking, with_letters
 from kizuna.store.health.info import FULL, Info, memory_limit, memory_pressure, number
 from kizuna.store.health.versions import OLDEST, is_too_old, is_valkey, numbers, version_of
+from kizuna.store.keys import SLOTS
 
 Verdict = Literal["pass", "warn", "fail"]
 
@@ -23,7 +24,6 @@ NOTIFICATIONS = frozenset("K$gx")
 GETTING_FULL = 0.8
 SLOW_P50_MS, SLOW_P99_MS = 5.0, 50.0
 SKEW_WARN_S, SKEW_FAIL_S = 1.0, 60.0
-SLOTS = 16_384
 
 _AVOID_COPY = "min-string-size-avoid-copy-reply"
 # From 9.1 on, messages of this size and more bypass the limit that drops slow subscribers; below, it works.
