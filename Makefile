@@ -11,7 +11,7 @@ up: $(READY)                 ## set up, then run kizuna on the embedded Valkey u
 	@$(BIN)/kizuna up
 
 test: $(READY) check         ## set up, then run every check and every test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 check: $(READY)              ## formatting, lint, types
 	$(BIN)/ruff format --check .

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -10,10 +11,25 @@ from pathlib import Path
 
 import pytest
 
+from kizuna.testing.leaks import assert_keys_end_as_declared, scan
 from kizuna.testing.processes import processes_on
+from kizuna.testing.servers import ServerProcess
 from kizuna.testing.waiting import blocking_until
 
 pytest_plugins = ["kizuna.testing.fixtures"]
+
+
+@pytest.fixture(autouse=True)
+def every_key_left_is_declared_and_ends(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Also where a test did not ask for `store`: whatever it left on the server that all tests share."""
+    server = request.getfixturevalue("server") if "server" in request.fixturenames else None
+    yield
+    if not isinstance(server, ServerProcess):  # a parameter of that name
+        return
+    with server.connect() as conversation:
+        keys = [key for key in scan(conversation, "*") if not key.startswith(b"scratch-")]
+    for root in {re.split(rb"[:/]", key)[0].decode() for key in keys}:
+        assert_keys_end_as_declared(server, root)
 
 
 @pytest.fixture

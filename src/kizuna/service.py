@@ -19,7 +19,6 @@ from kizuna.errors import ServiceFailed, ServiceStuck
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Running", "Service", "run_until_signalled", "running"]
 
 log = logging.getLogger("kizuna.service")
 

@@ -56,7 +56,7 @@ class StoreSettings(Section, frozen=True, kw_only=True):
 
     url: str = "embedded://"
     """embedded://, redis://host:port/db, rediss://…, unix:///path, redis+sentinel://host:port,host:port/name
-    (rediss+sentinel://… with TLS), redis+cluster://host:port,host:port (rediss+cluster://…)."""
+    (rediss+sentinel://… with TLS), redis+cluster://host:port,host:port (rediss+cluster://…); valkey://… is the same."""
     username: str = ""
     """The ACL user; empty: the server's default user, or the one in the URL."""
     password: Secret = Secret("")

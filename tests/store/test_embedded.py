@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
 
+import kizuna
 from kizuna.errors import ServerInUse, ServerNotStarted
 from kizuna.settings import EmbeddedSettings
-from kizuna.store.embedded.server import EmbeddedServer, Running, server_binary
+from kizuna.store.embedded.server import EmbeddedServer, Running
+from kizuna.store.embedded.setup import server_binary
 from kizuna.store.embedded.setup import server_folder as folder_of
 from kizuna.testing import eventually
 from kizuna.testing.processes import processes_on
@@ -150,11 +155,11 @@ async def test_after_a_forced_stop_its_users_do_not_start_it_again(server_folder
     stopping = asyncio.create_task(operator.stop(force=True))
 
     with pytest.raises(ServerNotStarted, match="stopped with `kizuna server stop --force`; start it with"):
-        await eventually(lambda: _no_longer(user.ensure()), every_s=0)
+        await eventually(lambda: _no_longer(user.attach()), every_s=0)
     assert await stopping
 
     pinned = await operator.pin()
-    assert await user.ensure() == pinned
+    assert await user.attach() == pinned
     await user.detach()
     await operator.stop()
 
@@ -386,3 +391,28 @@ def _script(path: Path, text: str, *, interpreter: str = "/bin/sh") -> Path:
     path.write_text(f"#!{interpreter}\n{text}\n")
     path.chmod(0o755)
     return path
+
+
+def test_a_package_that_is_only_on_the_path_is_enough(server_folder: Path, tmp_path: Path) -> None:
+    """Not installed, as in a bundle: the keeper, a process of its own, finds the very same package."""
+    bundle = tmp_path / "bundle"
+    shutil.copytree(Path(kizuna.__file__).parent, bundle / "kizuna", ignore=shutil.ignore_patterns("__pycache__"))
+    program = f"""
+import asyncio, sys
+sys.path[:] = [{str(bundle)!r}, *(place for place in sys.path if place != {str(Path(kizuna.__file__).parents[1])!r})]
+from kizuna.settings import EmbeddedSettings
+from kizuna.store.embedded.server import EmbeddedServer
+
+async def main() -> None:
+    server = EmbeddedServer(EmbeddedSettings(folder={str(server_folder)!r}, port=0))
+    running = await server.attach()
+    with open(f"/proc/{{running.keeper_pid}}/environ", "rb") as environment:
+        print(environment.read().decode(errors="replace"))
+    await server.detach()
+
+asyncio.run(main())
+"""
+    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert outcome.returncode == 0, outcome.stderr
+    assert f"PYTHONPATH={bundle}\0" in outcome.stdout

@@ -23,7 +23,8 @@ import pytest
 from kizuna.errors import Refused, ServerNotStarted
 from kizuna.settings import EmbeddedSettings
 from kizuna.store.embedded.folder import open_lock
-from kizuna.store.embedded.server import EmbeddedServer, Running, server_binary
+from kizuna.store.embedded.server import EmbeddedServer, Running
+from kizuna.store.embedded.setup import server_binary
 from kizuna.testing import eventually
 from kizuna.testing.processes import processes_on
 from kizuna.testing.resp import Conversation
@@ -180,7 +181,7 @@ async def test_a_killed_server_comes_back_with_all_that_was_acknowledged(server_
     writer.done.set()
     await asyncio.to_thread(writer.join)
 
-    after = await server.ensure()
+    after = await server.attach()
     assert (after.port, after.keeper_pid) == (before.port, before.keeper_pid)
     assert after.pid != before.pid
     assert took_s < 2
@@ -202,7 +203,7 @@ async def test_a_killed_keeper_takes_its_server_along_and_the_next_has_everythin
     writer.done.set()
     await asyncio.to_thread(writer.join)
 
-    after = await server.ensure()
+    after = await server.attach()
     assert after.keeper_pid != before.keeper_pid
     with Conversation(after.host, after.port) as conversation:
         found = conversation.call("MGET", *writer.acknowledged)
@@ -231,7 +232,7 @@ async def test_a_server_that_keeps_dying_is_given_up_and_can_be_started_again(se
     await eventually(lambda: server.status().state == "failed", every_s=0.001)
 
     assert server.status().reason.startswith("it died 5 times within 30s, at last with signal 9, saying: ")
-    assert (await server.ensure()).keeper_pid != keeper_pid
+    assert (await server.attach()).keeper_pid != keeper_pid
     await server.detach()
 
 
@@ -276,7 +277,7 @@ async def test_it_ends_when_its_folder_is_removed(server_folder: Path) -> None:
     await eventually(lambda: before.pid not in servers_on(server_folder))
 
     await leaver.detach()
-    assert (await server.ensure()).pid != before.pid
+    assert (await server.attach()).pid != before.pid
     await server.detach()
 
 
@@ -317,7 +318,7 @@ async def test_a_keeper_that_is_told_to_end_stops_its_server_in_good_order(serve
     await eventually(lambda: server.status().state == "stopped")
 
     assert "bye bye" in (server_folder / "server.log").read_text()
-    assert (await server.ensure()).pid != running.pid
+    assert (await server.attach()).pid != running.pid
     await server.detach()
 
 

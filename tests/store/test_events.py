@@ -10,14 +10,14 @@ import pytest
 from kizuna.app import connect
 from kizuna.errors import Unreachable
 from kizuna.settings import EventsSettings, RootsSettings, Settings, StoreSettings
-from kizuna.store.events.reader import Change, LookAgain, Message
+from kizuna.store.events import Change, LookAgain, Message
 from kizuna.testing import ServerProcess, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kizuna.store.client import Store
-    from kizuna.store.events.reader import Feed
+    from kizuna.store.events import Feed
 
 
 async def test_only_the_kinds_asked_for_are_heard(store: Store, scratch: str) -> None:

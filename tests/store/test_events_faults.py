@@ -12,7 +12,7 @@ from kizuna.app import connect
 from kizuna.errors import NotificationsOff, PermissionDenied, SignInRefused
 from kizuna.settings import EventsSettings, RootsSettings, Secret, Settings, StoreSettings
 from kizuna.store.client import Store
-from kizuna.store.events.reader import Change, LookAgain, Message
+from kizuna.store.events import Change, LookAgain, Message
 from kizuna.testing import ServerProcess, eventually
 
 if TYPE_CHECKING:
@@ -263,6 +263,7 @@ async def test_reading_fails_while_notifications_are_off_for_good_and_goes_on_wh
 
             with pytest.raises(NotificationsOff, match="CONFIG SET notify-keyspace-events"):
                 await feed.next(timeout_s=5)
+            assert events.counts.canary_failures > 0
             with pytest.raises(NotificationsOff):
                 await waiter
             with pytest.raises(NotificationsOff):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from kizuna.app import connect
 from kizuna.settings import EventsSettings, RootsSettings, Settings, StoreSettings
-from kizuna.store.events.reader import Change, LookAgain, Message
+from kizuna.store.events import Change, LookAgain, Message
 from kizuna.testing import ClusterSetup, SentinelSetup, ServerProcess, eventually
 from kizuna.testing.waiting import blocking_until
 
 if TYPE_CHECKING:
-    from kizuna.store.events.reader import Feed
+    from kizuna.store.events import Feed
 
 QUICK = EventsSettings(canary_every_s=0.2, canary_timeout_s=0.5)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,12 @@ from typing import Any
 import pytest
 
 from kizuna.app import connect
-from kizuna.errors import OutOfMemory, PermissionDenied, Refused, ScriptFailed, ScriptMismatch
+from kizuna.errors import OutcomeUnknown, OutOfMemory, PermissionDenied, Refused, ScriptFailed, ScriptMismatch
 from kizuna.settings import Settings, StoreSettings
 from kizuna.store.client import Store
 from kizuna.store.keys import Key, key_slot
 from kizuna.store.scripts import Script
-from kizuna.testing import ClusterSetup
+from kizuna.testing import ClusterSetup, ServerProcess
 
 SCRATCH = Key("scratch:{<test>}:<name>", "string", "removed", "what a test of scripts writes")
 
@@ -30,6 +31,7 @@ push_jobs = script("push_jobs")
 delete_keys = script("delete_keys")
 fail = script("fail")
 keep_silent = script("keep_silent")
+check_amounts = script("check_amounts")
 
 
 @pytest.fixture
@@ -152,6 +154,32 @@ async def test_a_wrong_row_fails_alone(store: Store, key: MakeKey) -> None:
 
     assert [lengths[0], lengths[2]] == [1, 2]
     assert isinstance(lengths[1], ScriptMismatch)
+
+
+async def test_an_error_that_is_returned_for_one_row_is_that_rows_alone(store: Store) -> None:
+    even, negative, odd = await asyncio.gather(
+        *(check_amounts.row(store, amount=amount) for amount in (2, -1, 3)), return_exceptions=True
+    )
+
+    assert (even, odd) == (b"even", b"odd")
+    assert isinstance(negative, Refused)
+    assert negative.code == "NEGATIVE"
+
+    together = await check_amounts.rows(store, [{"amount": 2}, {"amount": -1}])
+    assert together[0] == b"even"
+    assert isinstance(together[1], Refused)
+
+
+async def test_a_flush_of_all_scripts_gives_nobody_more_time(fresh_server: ServerProcess) -> None:
+    async with connect(Settings(store=StoreSettings(url=fresh_server.url))) as k:
+        await check_amounts.row(k.store, amount=1)
+        fresh_server.call("SCRIPT", "FLUSH")
+        fresh_server.call("CLIENT", "PAUSE", 700, "ALL")
+        began = time.monotonic()
+        with pytest.raises(OutcomeUnknown):
+            await check_amounts.rows(k.store, [{"amount": 1}], timeout_s=0.3)
+
+    assert time.monotonic() - began < 0.6
 
 
 async def test_a_script_runs_on_every_primary_of_a_cluster(cluster: ClusterSetup, root: str) -> None:

@@ -26,6 +26,8 @@ def target(url: str, **options: str) -> Target:
         ("redis://host?db=3", Target(kind="single", addresses=(Address("host", 6379),), database=3)),
         ("redis://[::1]:7000", Target(kind="single", addresses=(Address("::1", 7000),))),
         ("rediss://host", Target(kind="single", addresses=(Address("host", 6379),), tls=True)),
+        ("valkey://host", Target(kind="single", addresses=(Address("host", 6379),))),
+        ("valkeys+cluster://host", Target(kind="cluster", addresses=(Address("host", 6379),), tls=True)),
         ("unix:///run/valkey.sock", Target(kind="single", addresses=(Address("/run/valkey.sock"),))),
         ("unix:///run/a%20b.sock?db=2", Target(kind="single", addresses=(Address("/run/a b.sock"),), database=2)),
         (

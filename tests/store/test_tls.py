@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from kizuna.testing.servers import free_port
 
 MakeProxy = Callable[..., Awaitable[ChaosProxy]]
 
-_NOT_TRUSTED = "the server's certificate is not from a CA we trust, or not for this name: set store.tls_ca_file"
+_NOT_TRUSTED = "the server's certificate is not from a CA we trust: set store.tls_ca_file"
 
 
 class Files:
@@ -120,7 +121,8 @@ async def test_a_ca_that_we_do_not_know_is_refused_at_once(proxy: MakeProxy, fil
 
         assert type(error) is TlsRefused
         assert error.outcome == "not sent"
-        assert str(error) == f"TLS failed: CERTIFICATE_VERIFY_FAILED at {through.address} (not sent); {_NOT_TRUSTED}"
+        assert str(error).startswith("TLS failed: CERTIFICATE_VERIFY_FAILED, ")
+        assert str(error).endswith(f" at {through.address} (not sent); {_NOT_TRUSTED}")
     assert time.monotonic() - began < 2
 
 
@@ -129,7 +131,28 @@ async def test_a_certificate_for_another_name_is_refused(proxy: MakeProxy, files
     error = await refusal_of(through.url, tls_ca_file=files.ca_file)
 
     assert type(error) is TlsRefused
-    assert "CERTIFICATE_VERIFY_FAILED" in str(error)
+    assert "the certificate is for another name: use that one in store.url" in str(error)
+
+
+async def test_a_certificate_that_has_expired_is_refused(proxy: MakeProxy, files: Files) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    files.ca.issue_cert("127.0.0.1", not_after=yesterday).configure_cert(context)
+    through = await proxy(ssl_context=context)
+    error = await refusal_of(through.url, tls_ca_file=files.ca_file)
+
+    assert type(error) is TlsRefused
+    assert "certificate has expired" in str(error)
+    assert "renew the server's certificate, or mend the clock" in str(error)
+
+
+async def test_files_in_the_home_folder_are_found(
+    proxy: MakeProxy, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    through = await proxy(ssl_context=files.server_context(asks_for_certificate=True))
+    monkeypatch.setenv("HOME", str(Path(files.ca_file).parent))
+    async with connect(at(through.url, tls_ca_file="~/ca", tls_cert_file="~/cert", tls_key_file="~/key")) as k:
+        assert await k.store.call("PING") == b"PONG"
 
 
 @contextmanager

@@ -78,7 +78,7 @@ class Dialer:
         except ssl.SSLEOFError as error:
             raise Unreachable("the connection was lost in the TLS handshake", server, _tls_hint(error)) from None
         except ssl.SSLError as error:
-            raise TlsRefused(f"TLS failed: {error.reason or error}", server, _tls_hint(error)) from None
+            raise TlsRefused(f"TLS failed: {_tls_reason(error)}", server, _tls_hint(error)) from None
         except OSError as error:
             raise Unreachable(_os_reason(error), server, _os_hint(error, tls=self.tls is not None)) from None
         except ValueError:
@@ -133,14 +133,20 @@ class Dialer:
 def tls_context(settings: StoreSettings) -> ssl.SSLContext:
     """Verification is always on; a CA of one's own and a client certificate come from settings."""
     try:
-        context = ssl.create_default_context(cafile=settings.tls_ca_file or None)
+        context = ssl.create_default_context(cafile=expanded(settings.tls_ca_file))
         if settings.tls_cert_file:
             # A password is given so that OpenSSL does not ask for one at the terminal.
-            context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file or None, password="")
+            cert_file, key_file = expanded(settings.tls_cert_file), expanded(settings.tls_key_file)
+            context.load_cert_chain(cert_file or "", key_file, password="")
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(filter(None, (settings.tls_ca_file, settings.tls_cert_file, settings.tls_key_file)))
         raise SettingsError(f"store.tls_*: {files} cannot be used: {error}") from None
     return context
+
+
+def expanded(file: str) -> str | None:
+    """With the user's home for ~, as in a shell; None where there is no file."""
+    return os.path.expanduser(file) or None  # noqa: PTH111 - Path raises where there is no home
 
 
 def _notice_dead_peers(sock: socket.socket, silence_s: float) -> None:
@@ -206,10 +212,23 @@ def _errno(error: OSError) -> int | None:
     return int(found[1]) if found else None
 
 
+def _certificate_hint(error: ssl.SSLCertVerificationError) -> str:
+    if "expired" in error.verify_message or "not yet valid" in error.verify_message:
+        return "renew the server's certificate, or mend the clock of whichever machine is wrong"
+    if "mismatch" in error.verify_message:
+        return "the certificate is for another name: use that one in store.url, or have one made for this"
+    return "the server's certificate is not from a CA we trust: set store.tls_ca_file"
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    reason = error.reason or str(error)
+    return f"{reason}, {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else reason
+
+
 def _tls_hint(error: ssl.SSLError) -> str:
     reason: Any = error.reason or ""
-    if "CERTIFICATE_VERIFY_FAILED" in reason:
-        return "the server's certificate is not from a CA we trust, or not for this name: set store.tls_ca_file"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _certificate_hint(error)
     if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
         return "the server wants a client certificate: set store.tls_cert_file and store.tls_key_file"
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER" in reason:

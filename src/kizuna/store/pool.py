@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from kizuna.errors import Unreachable
-from kizuna.store.dialing import Address
+from kizuna.store.dialing import Address, expanded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -90,9 +90,9 @@ def _options(settings: StoreSettings, target: Target) -> dict[str, Any]:
 
 def _tls_options(settings: StoreSettings) -> dict[str, Any]:
     return {
-        "ssl_ca_certs": settings.tls_ca_file or None,
-        "ssl_certfile": settings.tls_cert_file or None,
-        "ssl_keyfile": settings.tls_key_file or None,
+        "ssl_ca_certs": expanded(settings.tls_ca_file),
+        "ssl_certfile": expanded(settings.tls_cert_file),
+        "ssl_keyfile": expanded(settings.tls_key_file),
     }
 
 

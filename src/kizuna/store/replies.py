@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Awaitable
 
 from kizuna.errors import (
     NotPrimary,
@@ -41,6 +43,12 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
 def did_not_run(error: StoreError) -> bool:
     """The server said "not I" or "not now"."""
     return isinstance(error, Refused) and _DID_NOT_RUN.match(error.what) is not None
+
+
+async def answered(ping: Awaitable[object]) -> None:
+    """Wait for the answer to a PING. A server that cannot write to its disk refuses even that, which is one too."""
+    with contextlib.suppress(StorageFull):
+        await ping
 
 
 def translate(text: str, server: str) -> StoreError:

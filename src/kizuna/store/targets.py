@@ -43,7 +43,8 @@ def parse_target(settings: StoreSettings) -> Target:
     shown = redact_url(settings.url)
     try:
         url = urlsplit(settings.url if "://" in settings.url else f"{settings.url}://")
-        kind, tls = _SCHEMES[url.scheme]
+        # The same servers under their other name: valkey://, valkeys+cluster:// …
+        kind, tls = _SCHEMES[url.scheme.replace("valkey", "redis", 1)]
     except (KeyError, ValueError):
         raise SettingsError(f"store.url {shown!r} is none of {', '.join(f'{s}://' for s in _SCHEMES)}") from None
     try:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from kizuna.errors import Refused, ServerNotStarted
-from kizuna.store.embedded.server import server_binary
+from kizuna.store.embedded.setup import server_binary
 from kizuna.testing.blocks import Block
 from kizuna.testing.resp import Conversation
 

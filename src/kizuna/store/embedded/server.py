@@ -1,7 +1,7 @@
 """The Valkey that comes along: started by the first process that needs it, shared by all, gone after the last.
 
 A keeper process owns the server (`keeper.py`), the files of its folder are how everybody finds each other
-(`server_folder.py`); here is the users' side of it.
+(`folder.py`); here is the users' side of it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ from kizuna.store.embedded.folder import (
     try_lock,
 )
 from kizuna.store.embedded.keeper_start import start_keeper
-from kizuna.store.embedded.setup import server_binary, server_folder
+from kizuna.store.embedded.setup import server_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kizuna.settings import EmbeddedSettings
 
-__all__ = ["EmbeddedServer", "Running", "Status", "server_binary"]
 
 LOOK_EVERY_S = 0.005
 GRACE_S = 2.0
@@ -89,21 +88,15 @@ class EmbeddedServer:
         self._turn = asyncio.Lock()
 
     async def attach(self) -> Running:
-        """Use the server: it is started if need be, and stays until we detach or die. Twice is as good as once.
+        """Use the server: it is started if need be, and stays until we detach or die. Twice is as good as once, so
+        this is also how those who lost their connection find out where it is now.
 
-        Raises ServerNotStarted.
+        Raises ServerNotStarted, also if the server that we used was stopped by force: it is not for us, then, to
+        start it again. When somebody else does, we find it.
         """
         async with self._turn:
             with self._folder_problems_told():
                 return await self._attach()
-
-    async def ensure(self) -> Running:
-        """Where the server is now: the same as `attach`, for those who lost their connection to it.
-
-        Raises ServerNotStarted also if the server that we used was stopped by force: it is not for us, then,
-        to start it again. When somebody else does, we find it.
-        """
-        return await self.attach()
 
     async def detach(self, *, stop_if_last: bool = True) -> None:
         """Leave. If nobody else uses the server and it is not pinned, it is gone when this returns.

@@ -23,6 +23,7 @@ from kizuna.store.events.flags import NONE, Letters
 from kizuna.store.events.subscriptions import Subscription, Subscriptions
 from kizuna.store.link import Link
 from kizuna.store.places import Place
+from kizuna.store.replies import answered
 from kizuna.store.wire import Wire
 
 log = logging.getLogger("kizuna.store")
@@ -198,10 +199,13 @@ class Listener:
         if needed:
             proof = await self._canary.prove(wire, needed, self.place.slot, deadline)
         else:
-            await wire.send(("PING",), deadline)
+            await answered(wire.send(("PING",), deadline))
             proof = Proof()
         before, self._proof, self._proven = self._proof, proof, needed - proof.missing
-        self.proven_at = asyncio.get_running_loop().time()
+        if proof.reason is None:
+            self.proven_at = asyncio.get_running_loop().time()
+        else:
+            self._counts.canary_failures += 1
         if proof.reason is not None and before.reason is None:
             log.warning("changes are not announced", extra={"place": self.place.name, "error": str(proof.reason)})
         # Only now, when nothing more can be missed: who looks earlier may look in vain, and then wait in vain.

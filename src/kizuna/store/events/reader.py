@@ -23,7 +23,6 @@ from kizuna.store.events.feeds import (
     Change,
     Counts,
     Feed,
-    LookAgain,
     Message,
     Sink,
     Waiters,
@@ -38,8 +37,6 @@ from kizuna.store.places import Place
 from kizuna.store.topology import Topology
 
 log = logging.getLogger("kizuna.store")
-
-__all__ = ["Change", "Events", "Feed", "LookAgain", "Message", "Waiters"]
 
 
 class Events:

@@ -14,6 +14,7 @@ from kizuna.store.events.flags import SETTING
 from kizuna.store.health import checks
 from kizuna.store.health.checks import Check, ServerFacts
 from kizuna.store.health.info import Info, info_denied, number, parse_info
+from kizuna.store.replies import answered
 
 if TYPE_CHECKING:
     from kizuna.settings import Settings
@@ -124,7 +125,7 @@ class Asked:
         took_ms: list[float] = []
         while len(took_ms) < _PINGS and (not took_ms or time.perf_counter() < ends_at):
             began = time.perf_counter()
-            await self._call(link, "PING")
+            await answered(self._call(link, "PING"))
             took_ms.append((time.perf_counter() - began) * 1000)
         return took_ms
 

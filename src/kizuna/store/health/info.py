@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from kizuna.errors import KizunaError, PermissionDenied, UnsafeServer
 from kizuna.store.health.versions import OLDEST, is_too_old, version_of
+from kizuna.store.replies import answered
 
 if TYPE_CHECKING:
     from kizuna.store.client import Store
@@ -238,7 +239,7 @@ async def ping(store: Store) -> float:
     """Milliseconds until the slowest primary has answered. Raises StoreError."""
     # Not the loop's time: that of uvloop moves in whole milliseconds.
     began = time.perf_counter()
-    await store.call_each_primary("PING")
+    await answered(store.call_each_primary("PING"))
     return (time.perf_counter() - began) * 1000
 
 
