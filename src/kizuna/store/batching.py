@@ -11,6 +11,7 @@ Order per key is kept: before anything else touches a key that stands in an open
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -41,11 +42,13 @@ class Sender(Protocol):
 class _Batch:
     """Rows that will leave together, and who waits for which. `begin` puts their command in the line."""
 
-    def __init__(self, begin: Callable[[list[Any]], Delivery]) -> None:
-        self.begin = begin
+    __slots__ = ("begin", "bytes", "keys", "name", "rows", "waiting")
+
+    def __init__(self, name: Hashable, begin: Callable[[list[Any]], Delivery]) -> None:
+        self.name, self.begin = name, begin
         self.rows: list[Any] = []
         self.waiting: list[asyncio.Future[Any]] = []
-        self.keys: set[bytes] = set()
+        self.keys: list[bytes] = []
         self.bytes = 0
 
 
@@ -55,7 +58,8 @@ class Batcher:
     def __init__(self, sender: Sender, group: Callable[[bytes], int]) -> None:
         self._sender, self._group = sender, group
         self._open: dict[Hashable, _Batch] = {}
-        self._holders: dict[bytes, Hashable] = {}
+        self._holders: dict[bytes, _Batch] = {}
+        """Which open batch has a key."""
         self._deliveries: set[asyncio.Task[None]] = set()
 
     @property
@@ -63,11 +67,9 @@ class Batcher:
         return not self._open
 
     def get(self, key: bytes, timeout_s: float | None) -> asyncio.Future[bytes | None]:
-        def begin(keys: list[bytes]) -> Delivery:
-            command: Command = ("MGET", *keys) if len(keys) > 1 else ("GET", keys[0])
-            return _values(self._sender.begin(command, self._sender.deadline(timeout_s)), keys)
-
-        return self._join(("GET", self._group(key), timeout_s), begin, key, (key,), len(key))
+        name = (self._group(key), timeout_s)
+        batch = self._open.get(name) or self._opened(name, functools.partial(self._begin_gets, timeout_s))
+        return self._join(batch, key, (key,), len(key))
 
     def row(
         self,
@@ -77,16 +79,14 @@ class Batcher:
         timeout_s: float | None,
     ) -> asyncio.Future[Any]:
         """One row of a script; rows with the same fixed arguments that are awaited together share one call."""
-
-        def begin(rows: list[Mapping[str, Argument]]) -> Delivery:
-            return begin_script(self._sender, script, fixed, rows, self._sender.deadline(timeout_s))
-
         keys = [key if type(key) is bytes else str(key).encode() for key in script.keys_of(fixed, row)]
         group = self._group(keys[0]) if keys else 0
         # With their types: 1 and 1.0 are equal to Python, and not to a script.
         name = (script.sha, group, timeout_s, *fixed.values(), *map(type, fixed.values()))
-        size = sum(len(value) for value in row.values() if type(value) is bytes or type(value) is str)
-        return self._join(name, begin, row, keys, size)
+        batch = self._open.get(name)
+        if batch is None:
+            batch = self._opened(name, functools.partial(self._begin_rows, script, fixed, timeout_s))
+        return self._join(batch, row, keys, _size(row))
 
     def make_way(self, keys: Sequence[bytes]) -> None:
         """Something else is about to touch these keys, or none in particular: what it could meet leaves first."""
@@ -98,8 +98,8 @@ class Batcher:
                 self._send(holder)
 
     def send_all(self) -> None:
-        for name in list(self._open):
-            self._send(name)
+        for batch in list(self._open.values()):
+            self._send(batch)
 
     async def settle(self, within_s: float | None = None) -> None:
         """Send what has gathered, and wait until it is answered; or no longer than that."""
@@ -109,32 +109,43 @@ class Batcher:
 
     # -- inside -----------------------------------------------------------------------------------------
 
-    def _join(
-        self, name: Hashable, begin: Callable[[list[Any]], Delivery], row: Any, keys: Sequence[bytes], size: int
-    ) -> asyncio.Future[Any]:
+    def _opened(self, name: Hashable, begin: Callable[[list[Any]], Delivery]) -> _Batch:
+        if not self._open:
+            asyncio.get_running_loop().call_soon(self.send_all)
+        batch = self._open[name] = _Batch(name, begin)
+        return batch
+
+    def _join(self, batch: _Batch, row: Any, keys: Sequence[bytes], size: int) -> asyncio.Future[Any]:
         for key in keys:
             holder = self._holders.get(key)
-            if holder is not None and holder != name:
-                self._send(holder)
-        loop = asyncio.get_running_loop()
-        batch = self._open.get(name)
-        if batch is None:
-            if not self._open:
-                loop.call_soon(self.send_all)
-            batch = self._open[name] = _Batch(begin)
-        for key in keys:
-            self._holders[key] = name
-        batch.keys.update(keys)
+            if holder is not batch:
+                if holder is not None:
+                    self._send(holder)
+                self._holders[key] = batch
+                batch.keys.append(key)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         batch.rows.append(row)
-        future: asyncio.Future[Any] = loop.create_future()
         batch.waiting.append(future)
         batch.bytes += size
         if len(batch.rows) == MOST_ROWS or batch.bytes >= MOST_BYTES:
-            self._send(name)
+            self._send(batch)
         return future
 
-    def _send(self, name: Hashable) -> None:
-        batch = self._open.pop(name)
+    def _begin_gets(self, timeout_s: float | None, keys: list[bytes]) -> Delivery:
+        command: Command = ("MGET", *keys) if len(keys) > 1 else ("GET", keys[0])
+        return _values(self._sender.begin(command, self._sender.deadline(timeout_s)), keys)
+
+    def _begin_rows(
+        self,
+        script: Script,
+        fixed: Mapping[str, Argument],
+        timeout_s: float | None,
+        rows: list[Mapping[str, Argument]],
+    ) -> Delivery:
+        return begin_script(self._sender, script, fixed, rows, self._sender.deadline(timeout_s))
+
+    def _send(self, batch: _Batch) -> None:
+        del self._open[batch.name]
         for key in batch.keys:
             del self._holders[key]
         try:
@@ -147,6 +158,14 @@ class Batcher:
         task = asyncio.get_running_loop().create_task(_deliver(delivery, batch.waiting))
         self._deliveries.add(task)
         task.add_done_callback(self._deliveries.discard)
+
+
+def _size(row: Mapping[str, Argument]) -> int:
+    size = 0
+    for value in row.values():
+        if type(value) is bytes or type(value) is str:
+            size += len(value)
+    return size
 
 
 async def _deliver(delivery: Delivery, waiting: list[asyncio.Future[Any]]) -> None:
