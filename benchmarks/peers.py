@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from statistics import median
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -36,6 +39,21 @@ async def glide(url: str, callers: int) -> AsyncIterator[GlideClient]:
         yield client
     finally:
         await client.close()
+
+
+def bare_round_trip_us(url: str, round_trips: int = 2_000) -> float:
+    """A SET and its answer over a blocking socket, without any client: what nobody who waits can be faster than."""
+    parts = urlsplit(url)
+    command = b"*3\r\n$3\r\nSET\r\n$9\r\nbenchmark\r\n$100\r\n" + b"v" * 100 + b"\r\n"
+    took = []
+    with socket.create_connection((parts.hostname, parts.port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(round_trips):
+            began = time.perf_counter()
+            connection.sendall(command)
+            connection.recv(64)
+            took.append(time.perf_counter() - began)
+    return median(took) * 1e6
 
 
 async def pipeline(client: Redis, commands: list[tuple[Any, ...]]) -> None:

@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 
 from benchmarks.loops import Loop, run_on
 from benchmarks.measuring import Contender, Figure, Operation, compare
-from benchmarks.peers import glide, pipeline, redis_py
+from benchmarks.peers import bare_round_trip_us, glide, pipeline, redis_py
 from benchmarks.reporting import Cell, Goal, Report, shown_ratio
 from kizuna import connect
 from kizuna.store.client import Store
@@ -29,7 +29,13 @@ Row = tuple[int, str, str]
 def measure(report: Report, url: str, loops: tuple[Loop, ...]) -> None:
     for loop in loops:
         report.title(f"Wire, on {loop}: {len(VALUE)}-byte values")
+        before_us = bare_round_trip_us(url)
         figures = run_on(loop, _measure(url))
+        after_us = bare_round_trip_us(url)
+        report.note(
+            f"a blocking socket without any client, SET: p50 {before_us:.0f} µs before, {after_us:.0f} µs after"
+        )
+        report.note("")
         for callers in CALLERS:
             for command in COMMANDS:
                 of_clients = {row[2]: figure for row, figure in figures.items() if row[:2] == (callers, command)}
