@@ -160,7 +160,7 @@ async def test_above_the_bytes_in_flight_callers_wait_and_are_refused_at_their_d
         )
         wire = link_of(k.store).wire
         assert wire is not None
-        assert wire._in_flight < 70 * 1024
+        assert wire.in_flight < 70 * 1024
 
         through.resume()
         assert await asyncio.gather(*sent) == [b"x" * 1024] * 64

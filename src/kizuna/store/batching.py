@@ -57,18 +57,15 @@ class Batcher:
 
     def __init__(self, sender: Sender, group: Callable[[bytes], int]) -> None:
         self._sender, self._group = sender, group
-        self._open: dict[Hashable, _Batch] = {}
+        self.gathering: dict[Hashable, _Batch] = {}
+        """The batches that are open, by what their rows have in common."""
         self._holders: dict[bytes, _Batch] = {}
         """Which open batch has a key."""
         self._deliveries: set[asyncio.Task[None]] = set()
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._open
-
     def get(self, key: bytes, timeout_s: float | None) -> asyncio.Future[bytes | None]:
         name = (self._group(key), timeout_s)
-        batch = self._open.get(name) or self._opened(name, functools.partial(self._begin_gets, timeout_s))
+        batch = self.gathering.get(name) or self._opened(name, functools.partial(self._begin_gets, timeout_s))
         return self._join(batch, key, (key,), len(key))
 
     def row(
@@ -83,7 +80,7 @@ class Batcher:
         group = self._group(keys[0]) if keys else 0
         # With their types: 1 and 1.0 are equal to Python, and not to a script.
         name = (script.sha, group, timeout_s, *fixed.values(), *map(type, fixed.values()))
-        batch = self._open.get(name)
+        batch = self.gathering.get(name)
         if batch is None:
             batch = self._opened(name, functools.partial(self._begin_rows, script, fixed, timeout_s))
         return self._join(batch, row, keys, _size(row))
@@ -98,7 +95,7 @@ class Batcher:
                 self._send(holder)
 
     def send_all(self) -> None:
-        for batch in list(self._open.values()):
+        for batch in list(self.gathering.values()):
             self._send(batch)
 
     async def settle(self, within_s: float | None = None) -> None:
@@ -110,9 +107,9 @@ class Batcher:
     # -- inside -----------------------------------------------------------------------------------------
 
     def _opened(self, name: Hashable, begin: Callable[[list[Any]], Delivery]) -> _Batch:
-        if not self._open:
+        if not self.gathering:
             asyncio.get_running_loop().call_soon(self.send_all)
-        batch = self._open[name] = _Batch(name, begin)
+        batch = self.gathering[name] = _Batch(name, begin)
         return batch
 
     def _join(self, batch: _Batch, row: Any, keys: Sequence[bytes], size: int) -> asyncio.Future[Any]:
@@ -145,7 +142,7 @@ class Batcher:
         return begin_script(self._sender, script, fixed, rows, self._sender.deadline(timeout_s))
 
     def _send(self, batch: _Batch) -> None:
-        del self._open[batch.name]
+        del self.gathering[batch.name]
         for key in batch.keys:
             del self._holders[key]
         try:

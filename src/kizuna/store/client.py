@@ -66,7 +66,8 @@ class Store:
         server did not run (its slot has moved, it is loading …), which is then tried again behind the others.
         It is sent once: OutcomeUnknown means that it may have happened, every NotSent that it did not.
         """
-        return self.begin(command, self.deadline(timeout_s))
+        # Not through `deadline`: this is the way of every command.
+        return self.begin(command, self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s))
 
     def get(self, key: str | bytes, *, timeout_s: float | None = None) -> asyncio.Future[bytes | None]:
         """The value of a string key; what is asked for together is read together. Keeps the order, like `call`."""
@@ -95,7 +96,7 @@ class Store:
         """Put one command in the line."""
         if command[0] not in HARMLESS:
             check_shared(command)
-        if not self._batcher.is_empty:
+        if self._batcher.gathering:
             self._batcher.make_way(keys_of(command))
         return self.topology.route(command).send(command, deadline)
 

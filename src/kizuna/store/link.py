@@ -82,7 +82,7 @@ class Link:
     def send(self, command: Command, deadline: float) -> asyncio.Future[Any]:
         """Put one command in the line now; the future gets the reply, or an error of ours."""
         wire = self.wire
-        if wire is not None and not self._queue and wire.has_room:
+        if wire is not None and not self._queue and wire.in_flight < wire.most_in_flight:
             return wire.send(command, deadline)
         return self._enqueue(command, deadline)
 
@@ -177,7 +177,7 @@ class Link:
         wire = self.wire
         if wire is None:
             return
-        while self._queue and wire.has_room:
+        while self._queue and wire.in_flight < wire.most_in_flight:
             future, command, deadline, timer = self._queue.popleft()
             if timer is not None:
                 timer.cancel()

@@ -66,10 +66,13 @@ class Wire(asyncio.Protocol):
         """Why the connection is gone; None while it works."""
         self.failure: Exception | None = None
         """What the transport said about it, if it did."""
+        self.in_flight = 0
+        """Bytes that were sent, or are about to be, and are not answered yet."""
+        self.most_in_flight = in_flight_bytes
+        """Where the owner stops sending more; `on_room` is called when there is less again."""
         self.on_room: Callable[[], None] | None = None
         self.on_refusal: OnRefusal | None = None
         self._silence_s = silence_s
-        self._in_flight_bytes = in_flight_bytes
         self._on_push = on_push
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
@@ -81,18 +84,12 @@ class Wire(asyncio.Protocol):
         self._flush_due = False
         # How many commands leave at once when the server is idle, without waiting for the end of the turn.
         self._enough = 1
-        self._in_flight = 0
         # Since when the server has owed us an answer without a byte coming from it.
         self._quiet_since = self._loop.time()
         self._watch: asyncio.TimerHandle | None = None
         self._watch_at = _NEVER
 
     # -- commands -----------------------------------------------------------------------------------------
-
-    @property
-    def has_room(self) -> bool:
-        """Whether fewer bytes are in flight than we are willing to have; `on_room` is called when so again."""
-        return self._in_flight < self._in_flight_bytes
 
     def send(self, command: Command, deadline: float, future: asyncio.Future[Any] | None = None) -> asyncio.Future[Any]:
         """Put one command in the line now; the future gets the reply, or an error of ours."""
@@ -104,7 +101,7 @@ class Wire(asyncio.Protocol):
         line, outgoing, size = self._line, self._outgoing, len(packed)
         line.append((future, size, deadline, command))
         outgoing.append(packed)
-        self._in_flight += size
+        self.in_flight += size
         gathered, under_way = len(outgoing), len(line)
         if under_way == 1:
             self._quiet_since = self._loop.time()
@@ -149,7 +146,7 @@ class Wire(asyncio.Protocol):
                     self.abort("the server sent a reply that nobody asked for")
                     return
                 future, size, deadline, command = line.popleft()
-                self._in_flight -= size
+                self.in_flight -= size
                 if future.done():
                     continue
                 if kind is _ReplyError:
@@ -158,7 +155,7 @@ class Wire(asyncio.Protocol):
                     future.set_result(reply)
         except hiredis.ProtocolError as error:
             self.abort(f"the server sent what is not RESP ({error})")
-        if self.on_room is not None and self._in_flight < self._in_flight_bytes:
+        if self.on_room is not None and self.in_flight < self.most_in_flight:
             self.on_room()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -250,7 +247,7 @@ class Wire(asyncio.Protocol):
                 fail(future, Unreachable(reason, self.server, _TRY_AGAIN))
         self._line.clear()
         self._outgoing.clear()
-        self._in_flight = 0
+        self.in_flight = 0
         if self._on_lost is not None:
             self._on_lost(reason)
 
