@@ -9,9 +9,10 @@ from kizuna._version import __version__
 if TYPE_CHECKING:
     from kizuna.app import Kizuna, connect
     from kizuna.errors import KizunaError
+    from kizuna.loop import run
     from kizuna.settings import Settings, load_settings
 
-__all__ = ["Kizuna", "KizunaError", "Settings", "__version__", "connect", "load_settings"]
+__all__ = ["Kizuna", "KizunaError", "Settings", "__version__", "connect", "load_settings", "run"]
 
 _HOMES = {
     "Kizuna": "kizuna.app",
@@ -19,6 +20,7 @@ _HOMES = {
     "Settings": "kizuna.settings",
     "connect": "kizuna.app",
     "load_settings": "kizuna.settings",
+    "run": "kizuna.loop",
 }
 
 
