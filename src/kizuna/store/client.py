@@ -65,6 +65,8 @@ class Store:
         The command joins the line at the call, not at the await, so calls keep their order; except for one that the
         server did not run (its slot has moved, it is loading …), which is then tried again behind the others.
         It is sent once: OutcomeUnknown means that it may have happened, every NotSent that it did not.
+
+        The result is a future, so it needs no task to be under way: gather, wait or await as many as you like.
         """
         # Not through `deadline`: this is the way of every command.
         return self.begin(command, self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s))
