@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import socket
 import struct
@@ -18,6 +19,8 @@ from kizuna.testing.servers import HOST, free_port
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Coroutine
+
+log = logging.getLogger("kizuna.testing")
 
 _READ_BYTES = 65_536
 _CHUNKS_QUEUED = 256
@@ -198,9 +201,9 @@ class _Connection:
                 self._pump(client_reader, server_writer, self._proxy.towards_server),
                 self._pump(server_reader, client_writer, lambda data: self._proxy.towards_client(data, self)),
             )
-        except OSError:
+        except OSError as error:
             # Either side is gone, which is what the other one is now told by the close below.
-            pass
+            log.debug("proxied connection ended", extra={"error": str(error)})
         finally:
             await self._close()
 
