@@ -345,3 +345,19 @@ async def test_every_metric_is_documented(store: Store, root: str) -> None:
         names = {measure.name for measure in [*build_info(), *watch.measures()]}
 
     assert names == set(re.findall(r"^\| `(kizuna_\w+)` \|", text, re.MULTILINE))
+
+
+async def test_of_a_cluster_with_a_dead_node_the_others_are_still_measured(fresh_cluster: ClusterSetup) -> None:
+    async with connect(settings_for(fresh_cluster.url)) as kizuna:
+        watch = ServerWatch(kizuna.store)
+        assert await watch.problems() == []
+        dead, *others = fresh_cluster.servers
+        dead.kill()
+
+        async def told() -> bool:
+            return any(dead.address in problem for problem in await watch.problems())
+
+        await eventually(told)
+        measured = {m.labels["server"] for m in watch.measures() if m.name == "kizuna_server_memory_used_bytes"}
+        assert measured == {server.address for server in others}
+        assert [m.value for m in watch.measures() if m.name == "kizuna_server_up"] == [0]

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
-from kizuna.errors import Refused
+from kizuna.errors import Refused, StoreError
 from kizuna.settings import Settings
 from kizuna.store.batching import Batcher
 from kizuna.store.commands import HARMLESS, check_shared, keys_of
@@ -77,15 +77,20 @@ class Store:
 
     async def call_each_primary(self, *command: Argument, timeout_s: float | None = None) -> dict[str, Any]:
         """Send one command to every primary, and return the replies by server. The first error is raised."""
+        replies = await self.ask_each_primary(*command, timeout_s=timeout_s)
+        for reply in replies.values():
+            if isinstance(reply, StoreError):
+                raise reply
+        return replies
+
+    async def ask_each_primary(self, *command: Argument, timeout_s: float | None = None) -> dict[str, Any]:
+        """The same for those who want to know what the others say when one does not answer: of that one, the error."""
         check_shared(command)
         self._batcher.send_all()
         deadline = self.deadline(timeout_s)
         links = self.topology.primaries()
         sent = [self._follower.apart(link.send(command, deadline)) for link in links]
         replies = await asyncio.gather(*sent, return_exceptions=True)
-        for reply in replies:
-            if isinstance(reply, BaseException):
-                raise reply
         return {link.describe(): reply for link, reply in zip(links, replies, strict=True)}
 
     # -- for scripts and batches --------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from kizuna.errors import KizunaError, PermissionDenied, UnsafeServer
+from kizuna.errors import KizunaError, PermissionDenied, StoreError, UnsafeServer
 from kizuna.store.health.versions import OLDEST, is_too_old, version_of
 from kizuna.store.replies import answered
 
@@ -191,13 +191,25 @@ def refuse_unsafe(info: Info, server: str) -> None:
 # -- asking the server --------------------------------------------------------------------------------------
 
 
+async def ask_info(store: Store, *, timeout_s: float | None = None) -> dict[str, Info | StoreError]:
+    """INFO of each primary, by its address; of one that did not tell, the error, with what to grant."""
+    told: dict[str, Info | StoreError] = {}
+    for server, reply in (await store.ask_each_primary("INFO", timeout_s=timeout_s)).items():
+        if isinstance(reply, PermissionDenied):
+            told[server] = info_denied(reply, store.target.username)
+        else:
+            told[server] = reply if isinstance(reply, StoreError) else parse_info(reply)
+    return told
+
+
 async def read_info(store: Store, *, timeout_s: float | None = None) -> dict[str, Info]:
-    """INFO of each primary, by its address. Raises StoreError; PermissionDenied says what to grant."""
-    try:
-        replies = await store.call_each_primary("INFO", timeout_s=timeout_s)
-    except PermissionDenied as error:
-        raise info_denied(error, store.target.username) from None
-    return {server: parse_info(reply) for server, reply in replies.items()}
+    """INFO of each primary, by its address. Raises the first StoreError."""
+    infos: dict[str, Info] = {}
+    for server, told in (await ask_info(store, timeout_s=timeout_s)).items():
+        if isinstance(told, StoreError):
+            raise told
+        infos[server] = told
+    return infos
 
 
 def info_denied(error: PermissionDenied, username: str) -> PermissionDenied:

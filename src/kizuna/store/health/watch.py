@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kizuna.errors import KizunaError
+from kizuna.errors import KizunaError, StoreError
 from kizuna.metrics import Measure
-from kizuna.store.health.info import Info, read_info, reasons_not_ready
+from kizuna.store.health.info import Info, ask_info, reasons_not_ready
 from kizuna.store.health.measures import events_measures, server_measures, store_measures
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ ANSWER_WITHIN_S = 0.8
 @dataclass(frozen=True)
 class Look:
     infos: dict[str, Info] = field(default_factory=dict)
-    """INFO of each primary, by its address; empty if there was no answer."""
+    """INFO of each primary that answered, by its address."""
     error: str = "nobody has looked yet"
 
 
@@ -71,6 +71,9 @@ class ServerWatch:
 
     async def _ask(self) -> Look:
         try:
-            return Look(await read_info(self._store, timeout_s=ANSWER_WITHIN_S), error="")
+            told = await ask_info(self._store, timeout_s=ANSWER_WITHIN_S)
         except KizunaError as error:
             return Look(error=str(error))
+        errors = [str(error) for error in told.values() if isinstance(error, StoreError)]
+        infos = {server: info for server, info in told.items() if not isinstance(info, StoreError)}
+        return Look(infos, error="; ".join(errors))
