@@ -192,6 +192,21 @@ def test_a_reader_who_leaves_is_no_reason_for_a_traceback() -> None:
     assert (ended.returncode, ended.stderr) == (1, "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    "arguments", [["version"], ["version", "--json"], ["settings", "show"], ["completion", "bash"]]
+)
+def test_a_full_disk_gets_a_sentence(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = run_python(
+            f"from kizuna.cli import main; import sys; sys.argv[1:] = {arguments!r}; main()", stdout=full.fileno()
+        )
+
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("Error: the output cannot be written: No space left on device\n")
+    assert "Traceback" not in ended.stderr
+
+
 # usage
 
 

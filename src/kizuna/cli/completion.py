@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from kizuna.cli.output import put
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -27,4 +29,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     scripts = get_completion_class(shell)
     assert scripts is not None, shell  # noqa: S101 - click knows all three
     root = ctx.find_root()
-    click.echo(scripts(root.command, {}, "kizuna", "_KIZUNA_COMPLETE").source(), nl=False)
+    put(scripts(root.command, {}, "kizuna", "_KIZUNA_COMPLETE").source(), nl=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kizuna.cli.exit_codes import FAILURE
-from kizuna.cli.output import json_option, say, show
+from kizuna.cli.output import json_option, put, say, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,9 +58,9 @@ def show_lines(found: Sequence[Check]) -> None:
     for check in found:
         sign = sign_of(check.verdict)
         indent = " " * (len(click.unstyle(sign)) + width + 3)
-        click.echo(f"{sign} {check.check:<{width}}  {check.found}")
+        put(f"{sign} {check.check:<{width}}  {check.found}")
         if check.mend:
-            click.echo(f"{indent}-> {check.mend}")
+            put(f"{indent}-> {check.mend}")
     counts = Counter(check.verdict for check in found)
     say(f"{counts['pass']} passed, {counts['warn']} to look at, {counts['fail']} failed.")
     if any(check.mend.startswith("CONFIG SET") for check in found):

@@ -5,6 +5,8 @@ Colour ends up only on a terminal, and nowhere when NO_COLOR is set: click remov
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Mapping, Sequence
 
 import click
@@ -25,6 +27,17 @@ def show(data: Row | Iterable[Row], *, as_json: bool) -> None:
         _show_table(list(data))
 
 
+def put(text: str, *, nl: bool = True) -> None:
+    """Write data to stdout. Every command does it here, so that a full disk gets a sentence; a closed pipe goes up
+    to click, which ends quietly."""
+    try:
+        click.echo(text, nl=nl)
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        raise click.ClickException(f"the output cannot be written: {os.strerror(error.errno or 0)}") from error
+
+
 def say(message: str) -> None:
     """Tell the person at the terminal something that is not data."""
     click.echo(message, err=True)
@@ -34,7 +47,7 @@ def _show_json(rows: Iterable[Row]) -> None:
     import json
 
     for row in rows:
-        click.echo(json.dumps(row, ensure_ascii=False, default=str))
+        put(json.dumps(row, ensure_ascii=False, default=str))
 
 
 def _show_table(rows: Sequence[Row]) -> None:
@@ -47,7 +60,7 @@ def _print_aligned(lines: Sequence[Sequence[str]]) -> None:
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+        put("  ".join(cells).rstrip())
 
 
 def _plain(value: object) -> str:
