@@ -8,7 +8,7 @@ from kizuna.errors import Refused
 from kizuna.testing.waiting import blocking_until
 
 if TYPE_CHECKING:
-    from kizuna.testing import SentinelSetup
+    from kizuna.testing import SentinelSetup, ServerProcess
 
 
 def test_the_replica_follows_and_all_sentinels_name_the_primary(sentinel: SentinelSetup, scratch: str) -> None:
@@ -36,3 +36,18 @@ def test_a_killed_primary_is_replaced_and_comes_back_as_replica(fresh_sentinel: 
     fresh_sentinel.heal()
     assert fresh_sentinel.replica is killed
     blocking_until(lambda: killed.call("GET", "a") == b"1")
+
+
+def test_only_a_primary_that_was_killed_on_purpose_is_given_up_quickly(fresh_sentinel: SentinelSetup) -> None:
+    """On a busy machine a server can be silent for a second, and the next failover would undo the first."""
+    killed = fresh_sentinel.kill_primary()
+    assert {_patience_ms(one) for one in fresh_sentinel.sentinels} == {1000, 1500}
+    fresh_sentinel.wait_for_failover(killed)
+
+    assert {_patience_ms(one) for one in fresh_sentinel.sentinels} == {30_000, 45_000}
+
+
+def _patience_ms(sentinel: ServerProcess) -> int:
+    """For how long the primary may be silent."""
+    view = sentinel.call("SENTINEL", "MASTER", "main")
+    return int(view[view.index(b"down-after-milliseconds") + 1])

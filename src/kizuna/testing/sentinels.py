@@ -10,7 +10,10 @@ from kizuna.testing.blocks import Block
 from kizuna.testing.servers import ServerProcess
 from kizuna.testing.waiting import blocking_until
 
+_SENTINELS = 3
 _QUORUM = 2
+# As by default: nobody is taken for dead unless a test has just killed it.
+_CALM_MS = 30_000
 _SETTLED_WITHIN_S = 15.0
 
 # How often sentinels look, ask and announce themselves. By default they learn of each other after 2 s, and of
@@ -50,15 +53,15 @@ class SentinelSetup(Block):
         self._add_server({"replicaof": f"{primary.host} {primary.port}"})
         # Sentinels that find the replica attached learn of it with their first look.
         blocking_until(self._replica_follows, within_s=_SETTLED_WITHIN_S)
-        # The last one is slower to despair: three that vote for themselves at once would have to wait for the
-        # next election, two cannot split three votes.
-        for down_after_ms in (self._down_after_ms, self._down_after_ms, self._down_after_ms * 3 // 2):
-            self._add_sentinel(primary, down_after_ms)
+        for _ in range(_SENTINELS):
+            self._add_sentinel(primary)
+        self._despair_after(self._down_after_ms)
         self.wait_until_settled()
         return self
 
     def kill_primary(self) -> ServerProcess:
         """Kill the present primary and return it; it can be started again as a replica."""
+        self._despair_after(self._down_after_ms)
         primary = self.primary
         primary.kill()
         return primary
@@ -73,7 +76,10 @@ class SentinelSetup(Block):
                 return None
             return server
 
-        return blocking_until(promoted, within_s=within_s)
+        server = blocking_until(promoted, within_s=within_s)
+        # On a busy machine a server can fall silent for a second, and the next failover would undo this one.
+        self._despair_after(_CALM_MS)
+        return server
 
     def heal(self) -> None:
         """Start whatever was killed, and wait until all is as after `start`."""
@@ -94,16 +100,20 @@ class SentinelSetup(Block):
         self.servers.append(self._cleanup.enter_context(server))
         return server
 
-    def _add_sentinel(self, primary: ServerProcess, down_after_ms: int) -> None:
+    def _despair_after(self, silence_ms: int) -> None:
+        """How long a server may be silent before the sentinels take it for dead."""
+        # The last one is slower: three that vote for themselves at once would have to wait for the next election,
+        # two cannot split three votes.
+        for sentinel, patience_ms in zip(self.sentinels, (silence_ms, silence_ms, silence_ms * 3 // 2), strict=True):
+            if sentinel.alive:
+                sentinel.call("SENTINEL", "SET", self.name, "down-after-milliseconds", patience_ms)
+
+    def _add_sentinel(self, primary: ServerProcess) -> None:
         sentinel = ServerProcess(binary=self._binary, sentinel=True)
         self.sentinels.append(self._cleanup.enter_context(sentinel))
         with sentinel.connect() as conversation:
             conversation.call("SENTINEL", "MONITOR", self.name, primary.host, primary.port, _QUORUM)
-            conversation.call(
-                "SENTINEL", "SET", self.name,
-                "down-after-milliseconds", down_after_ms,
-                "failover-timeout", 3000,
-            )  # fmt: skip
+            conversation.call("SENTINEL", "SET", self.name, "failover-timeout", 3000)
             try:
                 conversation.call("SENTINEL", "DEBUG", *_HURRY)
             except Refused as refusal:
