@@ -11,6 +11,11 @@ import time
 from typing import Protocol
 
 
+def milliseconds(seconds: float) -> int:
+    """As the server takes them: whole, and never 0, which it would refuse."""
+    return max(1, round(seconds * 1000))
+
+
 class Clock(Protocol):
     def now(self) -> float:
         """Seconds since the epoch."""

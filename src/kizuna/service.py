@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 from kizuna.errors import ServiceFailed, ServiceStuck
+from kizuna.interruption import Interruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +68,7 @@ async def run_until_signalled(
     """
     block = Running(services, stop_timeout_s)
     first: asyncio.Future[signal.Signals] = asyncio.get_running_loop().create_future()
-    interruption = _Interruption()
+    interruption = Interruption()
 
     def on_signal(number: signal.Signals) -> None:
         log.info("stopping now" if first.done() else "stopping", extra={"signal": number.name})
@@ -103,14 +104,14 @@ class Running:
         self._stop_timeout_s = stop_timeout_s
         self._runs: list[_Run] = []
         self._hurry = asyncio.Event()
-        self._interruption: _Interruption
+        self._interruption: Interruption
 
     def stop_now(self) -> None:
         """Do not wait for services to drain, now or when the block ends."""
         self._hurry.set()
 
     async def __aenter__(self) -> Self:
-        self._interruption = _Interruption()
+        self._interruption = Interruption()
         try:
             for service in self._services:
                 await self._start(service)
@@ -220,29 +221,6 @@ class _Run:
         failure = ServiceFailed(self.service, repr(error) if error else how + when)
         failure.__cause__ = error
         return failure
-
-
-class _Interruption:
-    """Cancels the task that made it, at most once, and can tell that from a cancellation by anybody else."""
-
-    def __init__(self) -> None:
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("services can only be run inside a task")
-        self._task = task
-        self._cancels_before = task.cancelling()
-        self._done = False
-
-    def cancel(self) -> None:
-        # cancel() returns False if the task is over: then the block is ended by another one.
-        self._done = self._done or self._task.cancel()
-
-    def take_back(self) -> bool:
-        """Whether it was cancelled by us, and by nobody else."""
-        if not self._done:
-            return False
-        self._done = False
-        return self._task.uncancel() <= self._cancels_before
 
 
 async def _first_of(task: asyncio.Task[None], event: asyncio.Event, *, timeout_s: float | None = None) -> None:

@@ -33,7 +33,9 @@ def at(url: str, **options: Any) -> Settings:
 
 @pytest.fixture
 async def store(cluster: ClusterSetup) -> AsyncIterator[Store]:
+    """Empty at the beginning, whatever other tests have left on the cluster that all share."""
     async with connect(at(cluster.url)) as k:
+        await k.store.call_each_primary("FLUSHALL")
         yield k.store
         await k.store.call_each_primary("FLUSHALL")
 

@@ -320,3 +320,9 @@ def test_families_are_values() -> None:
     assert Key("a:<b>", "set", "never", "m") == Key("a:<b>", "set", "never", "m")
     assert len({*FAMILIES, *FAMILIES}) == len(FAMILIES)
     assert all(one != other for one, other in combinations(FAMILIES, 2))
+
+
+def test_declaring_a_family_costs_little_until_keys_are_parsed() -> None:
+    family = Key("lock:<lock>", "string", "expires", "held")
+    assert "_regex" not in vars(family)
+    assert family.parse("poppo", "poppo:lock:a") == {"lock": "a"}

@@ -29,6 +29,8 @@ from kizuna.store.replies import did_not_run, translate
         ("NOPERM User app has no permissions to run the 'get' command", PermissionDenied),
         ("ERR ACL failure in script: User app has no permissions", PermissionDenied),
         ("NOPERM ACL failure in script: User app has no permissions", PermissionDenied),
+        ("ERR The user executing the script can't access at least one of the keys mentioned", PermissionDenied),
+        ("ERR The user executing the script can't run this command or subcommand", PermissionDenied),
         ("WRONGPASS invalid username-password pair or user is disabled.", SignInRefused),
         ("NOAUTH Authentication required.", SignInRefused),
         ("WRONGTYPE Operation against a key holding the wrong kind of value", Refused),

@@ -19,6 +19,7 @@ from kizuna.store.batching import Batcher
 from kizuna.store.commands import HARMLESS, check_shared, keys_of
 from kizuna.store.events import Events
 from kizuna.store.following import Follower
+from kizuna.store.link import Link
 from kizuna.store.scripts import Script
 from kizuna.store.targets import parse_target
 from kizuna.store.topology import make_dialer, make_topology
@@ -82,6 +83,21 @@ class Store:
             if isinstance(reply, StoreError):
                 raise reply
         return replies
+
+    def call_at(self, link: Link, *command: Argument, timeout_s: float | None = None) -> asyncio.Future[Any]:
+        """Send one command to that very server, one of `topology.primaries()`, wherever its keys may be."""
+        check_shared(command)
+        self._batcher.send_all()
+        return self._follower.apart(link.send(command, self.deadline(timeout_s)))
+
+    def call_beside(self, key: str, *command: Argument, timeout_s: float | None = None) -> asyncio.Future[Any]:
+        """Send one command that names no key to the server that holds this one."""
+        return self.call_at(self.topology.route(("GET", key)), *command, timeout_s=timeout_s)
+
+    async def time_s(self) -> float:
+        """What time it is by the server's clock, in seconds since the epoch."""
+        seconds, microseconds = await self.call("TIME")
+        return int(seconds) + int(microseconds) / 1e6
 
     async def ask_each_primary(self, *command: Argument, timeout_s: float | None = None) -> dict[str, Any]:
         """The same for those who want to know what the others say when one does not answer: of that one, the error."""

@@ -58,6 +58,9 @@ class Cluster:
     def primaries(self) -> list[Link]:
         return [self._link(address) for address in self._primary_slots()]
 
+    def owners(self) -> list[Address | None]:
+        return list(self._slots)
+
     def links(self) -> list[Link]:
         return self.primaries()
 

@@ -23,8 +23,9 @@ from kizuna.errors import IllegalName, SettingsError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-KeyType = Literal["string", "hash", "list", "set", "zset", "stream", "channel"]
-"""`channel` is no key but the name of a pub/sub channel: built, parsed and granted in the same way."""
+KeyType = Literal["string", "hash", "list", "set", "zset", "stream", "channel", "any"]
+"""`channel` is no key but the name of a pub/sub channel: built, parsed and granted in the same way. `any` is for keys
+whose type is up to others."""
 Ends = Literal["expires", "removed", "never"]
 """expires: has a TTL. removed: a step of the program removes it. never: stays, and its size is bounded."""
 JoinedBy = Literal[":", "/", ""]
@@ -79,13 +80,17 @@ class Key:
     parts: tuple[Part, ...] = field(init=False, repr=False, compare=False)
     _text_before: str = field(init=False, repr=False, compare=False)
     _holes: tuple[_Hole, ...] = field(init=False, repr=False, compare=False)
-    _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         parts = _read_pattern(self.pattern, self.joined_by)
         text_before, holes = _texts_and_holes(parts, self.joined_by)
         # The one write to a frozen instance: what follows from the fields, worked out once.
-        vars(self).update(parts=parts, _text_before=text_before, _holes=holes, _regex=_regex(parts, self.joined_by))
+        vars(self).update(parts=parts, _text_before=text_before, _holes=holes)
+
+    @cached_property
+    def _regex(self) -> re.Pattern[str]:
+        # Not before it is needed: compiling those of all families takes longer than a command that needs a few.
+        return _regex(self.parts, self.joined_by)
 
     @property
     def separator(self) -> str:
@@ -112,6 +117,14 @@ class Key:
         if self.apart_from and (owner := self._owner_apart(root, key)):
             raise IllegalName(self.pattern, key, f"it is the key of {owner.pattern}")
         return key
+
+    def takes(self, **names: str) -> bool:
+        """Whether `build` would: for names that outsiders chose."""
+        try:
+            self.build("any", **names)
+        except IllegalName:
+            return False
+        return True
 
     def parse(self, root: str, key: str | bytes, /) -> dict[str, str] | None:
         """The names that `build` makes this key of (none at all, {}, if the pattern has no places), or None if this is
@@ -284,3 +297,7 @@ CANARY = Key(
     "expires",
     "written to prove that notifications still arrive; place is a tag with a slot on the server in question",
 )
+RESTORING = Key(
+    "restoring:{<place>}:<restore>", "any", "expires", "a value on its way back from a backup, not yet whole"
+)
+RESTORED = Key("restored:<restore>", "string", "expires", "how far the restore of a backup has come, in blocks")

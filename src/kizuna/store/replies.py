@@ -1,4 +1,4 @@
-"""What the server's error replies mean, in our words."""
+"""What the server's replies mean, in our words."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
 }  # fmt: skip
 
 
+def paired(flat: list[bytes]) -> dict[bytes, bytes]:
+    """Fields and values that take turns, as in an entry of a stream."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
 def did_not_run(error: StoreError) -> bool:
     """The server said "not I" or "not now"."""
     return isinstance(error, Refused) and _DID_NOT_RUN.match(error.what) is not None
@@ -54,7 +59,7 @@ async def answered(ping: Awaitable[object]) -> None:
 def translate(text: str, server: str) -> StoreError:
     """The error for an error reply. A script's errors carry the inner code in their text."""
     code = text.split(" ", 1)[0]
-    if "ACL failure in script" in text:
+    if "ACL failure in script" in text or "The user executing the script can't" in text:  # the latter up to Redis 7.0
         code = "NOPERM"
     elif code == "ERR" and "max number of clients reached" in text:
         return Refused(text, server, "raise maxclients, or close connections that nobody uses")

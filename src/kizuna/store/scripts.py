@@ -72,7 +72,8 @@ class Script:
         self.source = _prelude(self.signature) + text
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
         self.has_rows = bool(self.signature.row_keys or self.signature.row_args)
-        self._fixed_names = frozenset(self.signature.keys + self.signature.args)
+        self._fixed_order = self.signature.keys + self.signature.args
+        self._fixed_names = frozenset(self._fixed_order)
         self._row_names = frozenset(self.signature.row_keys + self.signature.row_args)
         self._all_names = self._fixed_names | self._row_names
 
@@ -117,6 +118,15 @@ class Script:
         """The EVALSHA for this call. ScriptMismatch if names or values are not what the header declares."""
         if self.has_rows != bool(rows) or fixed.keys() != self._fixed_names:
             raise self._mismatch(fixed, self._fixed_names)
+        command = self._with_rows(fixed, rows) if rows else self._without_rows(fixed)
+        if not _SENDABLE.issuperset(map(type, command)):
+            self._refuse_unsendable([fixed, *rows])
+        return command
+
+    def _without_rows(self, fixed: Mapping[str, Argument]) -> Command:
+        return ("EVALSHA", self.sha, len(self.signature.keys), *map(fixed.__getitem__, self._fixed_order))
+
+    def _with_rows(self, fixed: Mapping[str, Argument], rows: Sequence[Mapping[str, Argument]]) -> Command:
         for row in rows:
             if row.keys() != self._row_names:
                 raise self._mismatch(row, self._row_names)
@@ -124,10 +134,7 @@ class Script:
         args = [fixed[name] for name in self.signature.args]
         keys += [row[name] for row in rows for name in self.signature.row_keys]
         args += [row[name] for row in rows for name in self.signature.row_args]
-        command = ("EVALSHA", self.sha, len(keys), *keys, *args)
-        if not _SENDABLE.issuperset(map(type, command)):
-            self._refuse_unsendable([fixed, *rows])
-        return command
+        return ("EVALSHA", self.sha, len(keys), *keys, *args)
 
     def with_text(self, command: Command) -> Command:
         """The same call for a server that does not know the script."""

@@ -44,6 +44,9 @@ class Topology(Protocol):
     def primaries(self) -> list[Link]:
         """One link to each primary."""
 
+    def owners(self) -> list[Address | None]:
+        """Whose each slot is, as far as we know; empty where one server holds everything."""
+
     def links(self) -> list[Link]:
         """Every link that a command may take."""
 
@@ -98,6 +101,9 @@ class OnePrimary:
 
     def primaries(self) -> list[Link]:
         return self._links[:1]
+
+    def owners(self) -> list[Address | None]:
+        return []
 
     def links(self) -> list[Link]:
         return self._links

@@ -87,6 +87,11 @@ def configuration(settings: EmbeddedSettings, data: Path) -> str:
         "maxmemory-policy": "noeviction",
         # Changes of strings, generic commands and expiry, by key: what units, locks and memory wait for.
         "notify-keyspace-events": "K$gx",
+        # A task of a few hundred bytes stays in the compact form of a hash: 256 bytes instead of 440. The old name of
+        # the option, since every version knows it.
+        "hash-max-ziplist-value": "512",
+        # But what is looked up by field among many, as the tasks that a consumer holds, is not searched from its start.
+        "hash-max-ziplist-entries": "64",
     }
     return "".join(f"{name} {value}\n" for name, value in options.items())
 
