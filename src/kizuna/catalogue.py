@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 # Each component that has a keys.py, and the setting in [roots] that says where its keys begin.
-COMPONENTS = {"store": "system"}
+COMPONENTS = {"store": "system", "coordination": "coordination"}
 
 
 class Family(NamedTuple):
@@ -26,7 +26,10 @@ class Family(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        return self.root + self.key.joined_by + self.key.pattern
+        return self.pattern_below(self.root)
+
+    def pattern_below(self, root: str) -> str:
+        return root + self.key.joined_by + self.key.pattern
 
 
 @cache
@@ -54,7 +57,8 @@ _INTRODUCTION = """\
 Every key that kizuna writes, with its default root, which `[roots]` in the settings changes. `<name>` stands
 for one part of the key, `<name...>` for one or more with the separator in between. A key that *expires* has a
 time to live; one that is *removed* is deleted by the step that ends what it stands for; one that *never* ends
-is bounded in number and size. A *channel* is the name of a pub/sub channel, and no key.
+is bounded in number and size. A *channel* is the name of a pub/sub channel, and no key; *any* is whatever type the
+value has that is kept there.
 """
 
 

@@ -11,6 +11,25 @@
     ├── ServerInUse            the embedded server is still used by others
     ├── UnsafeServer           the server is reachable, but we refuse to keep data on it as it is set up
     ├── NotificationsOff       the server announces no changes, and we may not switch that on
+    ├── Undecodable            bytes that are not in the format they should be in
+    ├── LockHeld               somebody else holds the lock, and the time to wait for it is over
+    ├── LockLost               the lock was held, and is held no longer
+    ├── ProcessUnknown         there is no process of that name
+    ├── ProcessTaken           another process of that name is at work
+    ├── IssueTaken             the issue is not in a state in which it can be checked out
+    ├── IssueLost              the issue is not checked out by us, or no longer
+    ├── LeaseLost              the task is no longer ours: its lease has ended, or it was cancelled
+    ├── TaskUnknown            there is no task of that id, or its result is no longer kept
+    ├── TaskFailed             the task was given up; says why
+    ├── TaskCancelled          the task was cancelled before it was done
+    ├── WrongValue             a value is not of the type that was declared for it
+    ├── ValueUnknown           nothing is set under that name, and no default is declared for it
+    ├── ValueChanged           the value is no longer the one that was expected; nothing was written
+    ├── NotFollowed            values are read from memory, and nobody keeps it up to date
+    ├── MessagesGone           messages of a durable channel ended before the reader had done them
+    ├── BackupDamaged          a backup file is not whole, or no backup at all
+    ├── BackupNotWritten       a backup file could not be written, and there is none
+    ├── RestoreConflict        a key that is to be restored exists already
     └── StoreError             a command did not get its answer
         ├── NotSent            the server has not seen the command: repeating it is safe
         │   ├── Unreachable    nobody answers at the address, or the answer took too long
@@ -130,6 +149,201 @@ class UnsafeServer(KizunaError):
 
 class NotificationsOff(UnsafeServer):
     """Waiting for changes is impossible here; everything else works."""
+
+
+class Undecodable(KizunaError):
+    def __init__(self, format_: str, reason: str, raw: bytes) -> None:
+        super().__init__(format_, reason, raw)
+        self.format, self.reason, self.raw = format_, reason, raw
+
+    def __str__(self) -> str:
+        start = f"{self.raw[:40]!r}{'…' if len(self.raw) > 40 else ''}"
+        return f"{start} is not the {self.format} it should be: {self.reason}"
+
+
+class LockHeld(KizunaError):
+    """`free_in_s` is infinite if an outsider holds it without an end."""
+
+    def __init__(self, name: str, free_in_s: float) -> None:
+        super().__init__(name, free_in_s)
+        self.name, self.free_in_s = name, free_in_s
+
+    def __str__(self) -> str:
+        if self.free_in_s == float("inf"):
+            return f"lock {self.name!r} is held by someone else, without an end; `kizuna locks break` takes it away"
+        return f"lock {self.name!r} is held by someone else for up to {self.free_in_s:.1f}s more; wait longer for it"
+
+
+class LockLost(KizunaError):
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)
+        self.name, self.reason = name, reason
+
+    def __str__(self) -> str:
+        return f"lock {self.name!r} was lost: {self.reason}; somebody else may hold it now"
+
+
+class ProcessUnknown(KizunaError):
+    def __init__(self, process: str) -> None:
+        super().__init__(process)
+        self.process = process
+
+    def __str__(self) -> str:
+        return f"no process {self.process!r} is known; `kizuna processes ls` shows who is there"
+
+
+class ProcessTaken(KizunaError):
+    def __init__(self, process: str) -> None:
+        super().__init__(process)
+        self.process = process
+
+    def __str__(self) -> str:
+        return f"another process called {self.process!r} is at work; end it, or set processes.id to something else"
+
+
+class IssueTaken(KizunaError):
+    """`status` is what it has instead, empty if it has none; `by` who has checked it out, if anybody."""
+
+    def __init__(self, issue: str, status: str, by: str) -> None:
+        super().__init__(issue, status, by)
+        self.issue, self.status, self.by = issue, status, by
+
+    def __str__(self) -> str:
+        by = f" by {self.by}" if self.by else ""
+        return f"issue {self.issue} is {self.status or 'not there'}{by}; nothing was changed"
+
+
+class IssueLost(KizunaError):
+    """Who wanted to change the issue has not checked it out, or not any more. `status` and `by` as in IssueTaken."""
+
+    def __init__(self, issue: str, status: str, by: str) -> None:
+        super().__init__(issue, status, by)
+        self.issue, self.status, self.by = issue, status, by
+
+    def __str__(self) -> str:
+        by = f" by {self.by}" if self.by else ""
+        what = self.status or "not there"
+        return f"issue {self.issue} is not checked out by us: it is {what}{by}; nothing was changed"
+
+
+class LeaseLost(KizunaError):
+    def __init__(self, task: str, reason: str) -> None:
+        super().__init__(task, reason)
+        self.task, self.reason = task, reason
+
+    def __str__(self) -> str:
+        return f"task {self.task!r} is no longer ours: {self.reason}; what we did for it does not count"
+
+
+class TaskUnknown(KizunaError):
+    def __init__(self, task: str, group: str) -> None:
+        super().__init__(task, group)
+        self.task, self.group = task, group
+
+    def __str__(self) -> str:
+        return f"no task {self.task!r} is known in group {self.group!r}; results are kept for a while only"
+
+
+class TaskFailed(KizunaError):
+    def __init__(self, task: str, reason: str) -> None:
+        super().__init__(task, reason)
+        self.task, self.reason = task, reason
+
+    def __str__(self) -> str:
+        return f"task {self.task!r} was given up: {self.reason}"
+
+
+class TaskCancelled(KizunaError):
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.task = task
+
+    def __str__(self) -> str:
+        return f"task {self.task!r} was cancelled"
+
+
+class WrongValue(KizunaError):
+    def __init__(self, name: str, value: str, expected: str) -> None:
+        super().__init__(name, value, expected)
+        self.name, self.value, self.expected = name, value, expected
+
+    def __str__(self) -> str:
+        return f"{self.name} cannot be {self.value}; expected {self.expected}"
+
+
+class ValueUnknown(KizunaError, KeyError):
+    def __init__(self, noun: str, name: str) -> None:
+        super().__init__(noun, name)
+        self.noun, self.name = noun, name
+
+    def __str__(self) -> str:
+        return f"{self.noun} {self.name} is not set, and has no default; `kizuna {self.noun} ls` shows what is set"
+
+
+class ValueChanged(KizunaError):
+    """`now` is what it is instead, as it stands on the server; None if it is not set."""
+
+    def __init__(self, name: str, now: str | None) -> None:
+        super().__init__(name, now)
+        self.name, self.now = name, now
+
+    def __str__(self) -> str:
+        is_now = "not set" if self.now is None else self.now
+        return f"{self.name} is {is_now} now, which was not expected, and stays so; look, and decide again"
+
+
+class NotFollowed(KizunaError):
+    def __init__(self, noun: str) -> None:
+        super().__init__(noun)
+        self.noun = noun
+
+    def __str__(self) -> str:
+        return f"k.{self.noun} is not followed; enter `async with k.{self.noun}.following():`, or run its follower()"
+
+
+class MessagesGone(KizunaError):
+    """`how_many` is None where that cannot be known."""
+
+    def __init__(self, channel: str, reader: str, how_many: int | None) -> None:
+        super().__init__(channel, reader, how_many)
+        self.channel, self.reader, self.how_many = channel, reader, how_many
+
+    def __str__(self) -> str:
+        gone = "an unknown number" if self.how_many is None else f"{self.how_many}"
+        return (
+            f"{gone} of the messages of channel {self.channel!r} ended before reader {self.reader!r} had done them; "
+            "read on for the next one there is, and keep more of them, or read sooner"
+        )
+
+
+class BackupDamaged(KizunaError):
+    def __init__(self, file: str, reason: str) -> None:
+        super().__init__(file, reason)
+        self.file, self.reason = file, reason
+
+    def __str__(self) -> str:
+        return f"{self.file} cannot be read as a backup: {self.reason}"
+
+
+class BackupNotWritten(KizunaError):
+    def __init__(self, file: str, reason: str) -> None:
+        super().__init__(file, reason)
+        self.file, self.reason = file, reason
+
+    def __str__(self) -> str:
+        return f"{self.file} was not written: {self.reason}"
+
+
+class RestoreConflict(KizunaError):
+    """`key` is the first of `count` keys that are in the way."""
+
+    def __init__(self, key: str, count: int) -> None:
+        super().__init__(key, count)
+        self.key, self.count = key, count
+
+    def __str__(self) -> str:
+        more = f" and {self.count - 1:,} more exist" if self.count > 1 else " exists"
+        return f"{self.key}{more} already, and nothing was written; say --replace or --skip, or restore to another root"
 
 
 class StoreError(KizunaError):

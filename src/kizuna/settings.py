@@ -19,10 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = [
+    "CoordinationSettings",
     "EmbeddedSettings",
     "EventsSettings",
+    "KeptSettings",
     "Loaded",
+    "LocksSettings",
     "ProbesSettings",
+    "ProcessesSettings",
+    "QueuesSettings",
     "RootsSettings",
     "Secret",
     "Settings",
@@ -35,6 +40,10 @@ __all__ = [
 # A day is longer than anybody waits on purpose, and keeps `inf` out.
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 SecondsOrNone = Annotated[float, Meta(ge=0, le=86_400)]
+# Ten years: what is kept longer is not kept for a while.
+LONGEST_KEPT_S = 315_360_000
+KeptSeconds = Annotated[int, Meta(ge=1, le=LONGEST_KEPT_S)]
+Share = Annotated[float, Meta(ge=0, le=0.5)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
 ServerMemory = Annotated[
@@ -49,6 +58,15 @@ Root = Annotated[
         description=r"text that is not empty, without blanks and without any of `*?[]{}\`",
     ),
 ]
+TimeZone = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z0-9_+/-]+\Z", description="a time zone such as UTC or Asia/Tokyo"),
+]
+ProcessId = Annotated[
+    str,
+    Meta(pattern=r"^[^\s:*?\[\]\\{}\x00-\x1f]*\Z", description=r"text without blanks and without any of `:*?[]{}\`"),
+]
+SHARDS_AT_MOST = 1024
 
 
 class StoreSettings(Section, frozen=True, kw_only=True):
@@ -148,6 +166,74 @@ class RootsSettings(Section, frozen=True, kw_only=True):
 
     system: Root = "kizuna"
     """Of kizuna's own keys."""
+    coordination: Root = "poppo"
+    """Of locks, processes, issues, queues, config, flags, stats and channels."""
+
+
+class CoordinationSettings(Section, frozen=True, kw_only=True):
+    """What locks, processes, issues, queues, config, flags, stats and channels have in common."""
+
+    shards: Annotated[int, Meta(ge=1, le=SHARDS_AT_MOST)] = 1
+    """On a cluster, over how many roots their keys are spread: `{poppo:0}` and so on, each in one slot. 1: all keys
+    begin with `poppo` itself, which a cluster cannot hold together."""
+    time_zone: TimeZone = "UTC"
+    """Where a day begins and ends: for the issues completed today and for daily stats."""
+
+
+class LocksSettings(Section, frozen=True, kw_only=True):
+    """Locks, unless a call says otherwise."""
+
+    lease_s: Seconds = 10.0
+    """How long a lock outlives a holder that no longer renews it."""
+
+
+class ProcessesSettings(Section, frozen=True, kw_only=True):
+    """How processes are known to be alive."""
+
+    id: ProcessId = ""
+    """The name of this process in the fleet; empty: host, process number and something random."""
+    heartbeat_every_s: Seconds = 1.0
+    """How often each process is heard of; one that is silent for three times as long is dead."""
+    busy_s: Seconds = 20.0
+    """How long a silent process counts as merely busy while its connection to the server stands."""
+
+
+class QueuesSettings(Section, frozen=True, kw_only=True):
+    """Queues, unless a call says otherwise."""
+
+    lease_s: Seconds = 20.0
+    """How long a task stays with a consumer that no longer renews its lease and is not known to be dead."""
+    attempts: AtLeastOne = 3
+    """How often a task is tried before it is given up."""
+    crashes: AtLeastOne = 3
+    """How many consumers a task may take down with it before it is given up."""
+    retry_first_s: Seconds = 1.0
+    """The wait before the second attempt; it doubles from attempt to attempt, give or take a quarter."""
+    retry_longest_s: Seconds = 300.0
+    """The longest wait between two attempts."""
+    normal_share: Share = 0.1
+    """The part of all tasks handed out that is kept for normal ones, however many high ones wait."""
+    low_share: Share = 0.05
+    """The part of all tasks handed out that is kept for low ones, however many others wait."""
+
+
+class KeptSettings(Section, frozen=True, kw_only=True):
+    """How long things are kept."""
+
+    heartbeat_s: KeptSeconds = 1_800
+    """The heartbeat of a process, and what is known about a dead one."""
+    temp_s: KeptSeconds = 3_600
+    """Temporary values, unless a call says otherwise."""
+    stats_s: KeptSeconds = 604_800
+    """Stats and the history of metrics."""
+    session_s: KeptSeconds = 2_592_000
+    """Sessions, unless a call says otherwise."""
+    result_s: KeptSeconds = 3_600
+    """Results of tasks; as long, an id that was used is known, and a repeated push harmless."""
+    dead_task_s: KeptSeconds = 604_800
+    """Tasks that were given up."""
+    ended_issue_s: KeptSeconds = 2_592_000
+    """Issues that are completed, failed or cancelled."""
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -156,6 +242,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     events: EventsSettings = EventsSettings()
     probes: ProbesSettings = ProbesSettings()
     roots: RootsSettings = RootsSettings()
+    coordination: CoordinationSettings = CoordinationSettings()
+    locks: LocksSettings = LocksSettings()
+    processes: ProcessesSettings = ProcessesSettings()
+    queues: QueuesSettings = QueuesSettings()
+    kept: KeptSettings = KeptSettings()
 
 
 Loaded = Found[Settings]

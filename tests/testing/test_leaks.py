@@ -12,6 +12,7 @@ FAMILIES = (
     Family("tests", "HOLDER", Key("holder:<lock>", "string", "expires", "who holds it"), "kizuna"),
     Family("tests", "FENCE", Key("fence:<lock>", "string", "never", "last number"), "kizuna"),
     Family("tests", "QUEUE", Key("queue:<group>", "list", "removed", "what is to do"), "kizuna"),
+    Family("tests", "ASIDE", Key("aside:<name>", "any", "removed", "whatever it is"), "kizuna"),
 )
 
 
@@ -25,6 +26,8 @@ def test_declared_keys_are_in_order_and_are_removed(server: ServerProcess, root:
     server.call("SET", f"{root}:fence:a", 1)
     server.call("RPUSH", f"{root}:queue:a", 1)
     server.call("RPUSH", f"{{{root}:3}}:queue:a", 1)
+    server.call("RPUSH", f"{root}:aside:a", 1)
+    server.call("SET", f"{root}:aside:b", 1)
 
     assert_keys_end_as_declared(server, root)
 

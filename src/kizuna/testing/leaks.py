@@ -57,7 +57,7 @@ def _shard_of(key: bytes) -> list[str]:
 
 
 def _difference(name: str, family: Family, kind: str, ttl_ms: int) -> str:
-    if kind != family.key.type:
+    if family.key.type not in (kind, "any"):
         return f"{name} is a {kind}, and {family.name} is declared as {family.key.type}"
     if family.key.ends == "expires" and ttl_ms == _NO_TTL:
         return f"{name} would stay for ever, and {family.name} is declared to expire"
