@@ -1,0 +1,34 @@
+"""Every example runs as it stands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(name: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """As a reader calls it, but with an embedded server of the test's own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KIZUNA_")}
+    ours = {
+        "XDG_CONFIG_HOME": str(folder / "config"),
+        "KIZUNA_EMBEDDED__FOLDER": str(folder / "server"),
+        "KIZUNA_EMBEDDED__PORT": "0",
+    }
+    line = [sys.executable, str(EXAMPLES / name), *arguments]
+    return subprocess.run(line, cwd=folder, env=kept | ours, capture_output=True, text=True, timeout=50, check=False)
+
+
+def test_thumbnails_are_pushed_and_made(tmp_path: Path, server_folder: Path) -> None:
+    ended = run("thumbnails.py", tmp_path)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == [
+        "cat-100x100.png",
+        "dog-100x100.png",
+        "bird.png is the name of a file, and not of an animal",
+        "cat is on paper",
+    ]
