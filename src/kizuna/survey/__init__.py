@@ -1,0 +1,1 @@
+"""What lies on the server, held against what the catalogue declares."""
