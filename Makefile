@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# Queues that ours is measured against: each has a lock and a folder of its own, since they want different redis-py.
+PEERS  := $(patsubst benchmarks/queue_peers/locks/%.txt,$(VENV)/peers/%,$(wildcard benchmarks/queue_peers/locks/*.txt))
+PINNED := --universal --python-version 3.11 --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 .PHONY: up test check format bench docs lock clean
 
@@ -22,7 +25,7 @@ format: $(READY)             ## mend formatting and what lint can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)              ## measure against peers on the same server, in one run
+bench: $(READY) $(PEERS)     ## measure against peers on the same server, in one run
 	$(BIN)/python -m benchmarks
 
 docs: $(READY)               ## write the generated documents anew
@@ -30,8 +33,12 @@ docs: $(READY)               ## write the generated documents anew
 
 lock: $(READY)               ## resolve the dependencies anew and pin them with hashes
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --group bench --universal --python-version 3.11 \
-	    --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --group bench $(PINNED) --quiet \
+	    --output-file requirements.lock
+	for peer in $(notdir $(PEERS)); do \
+	    $(BIN)/uv pip compile --group peer-$$peer $(PINNED) --quiet \
+	        --output-file benchmarks/queue_peers/locks/$$peer.txt || exit 1; \
+	done
 
 clean:                       ## remove everything that these commands made; data of the embedded server stays
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -43,4 +50,9 @@ $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/peers/%: benchmarks/queue_peers/locks/%.txt | $(READY)
+	rm -rf $@
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --target $@ -r $<
 	@touch $@
