@@ -8,19 +8,47 @@ from kizuna._version import __version__
 
 if TYPE_CHECKING:
     from kizuna.app import Kizuna, connect
+    from kizuna.coordination.namespace import keys
+    from kizuna.coordination.queues import Push
+    from kizuna.coordination.worker import Failed, GiveUp, RetryIn, Worker
     from kizuna.errors import KizunaError
     from kizuna.loop import run
+    from kizuna.service import run_until_signalled, running
     from kizuna.settings import Settings, load_settings
 
-__all__ = ["Kizuna", "KizunaError", "Settings", "__version__", "connect", "load_settings", "run"]
+__all__ = [
+    "Failed",
+    "GiveUp",
+    "Kizuna",
+    "KizunaError",
+    "Push",
+    "RetryIn",
+    "Settings",
+    "Worker",
+    "__version__",
+    "connect",
+    "keys",
+    "load_settings",
+    "run",
+    "run_until_signalled",
+    "running",
+]
 
 _HOMES = {
+    "Failed": "kizuna.coordination.worker",
+    "GiveUp": "kizuna.coordination.worker",
     "Kizuna": "kizuna.app",
     "KizunaError": "kizuna.errors",
+    "Push": "kizuna.coordination.queues",
+    "RetryIn": "kizuna.coordination.worker",
     "Settings": "kizuna.settings",
+    "Worker": "kizuna.coordination.worker",
     "connect": "kizuna.app",
+    "keys": "kizuna.coordination.namespace",
     "load_settings": "kizuna.settings",
     "run": "kizuna.loop",
+    "run_until_signalled": "kizuna.service",
+    "running": "kizuna.service",
 }
 
 

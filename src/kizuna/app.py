@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
+import secrets
+import socket
 from collections.abc import Generator
+from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+from kizuna.codecs import JSON, Codec
+from kizuna.coordination.background import Background
+from kizuna.coordination.queue_names import DEFAULT_GROUP
+from kizuna.coordination.roots import roots_of
 from kizuna.settings import Settings, load_settings
 from kizuna.store.client import Store
 from kizuna.store.health.info import check_server
@@ -12,14 +23,117 @@ from kizuna.store.health.info import check_server
 if TYPE_CHECKING:
     from redis.asyncio import Redis, RedisCluster
 
+    from kizuna.coordination.channels import Channels
+    from kizuna.coordination.config import Config
+    from kizuna.coordination.flags import Flags
+    from kizuna.coordination.issues import Issues
+    from kizuna.coordination.kept import Kept
+    from kizuna.coordination.locks import Locks
+    from kizuna.coordination.metrics.history import MetricHistory
+    from kizuna.coordination.namespace import Namespace
+    from kizuna.coordination.processes import Processes
+    from kizuna.coordination.queues import Queue, Queues
+    from kizuna.coordination.stats import Stats
+
+
+# What closing connections may take, if nothing else is to be waited for.
+_AT_ONCE_S = 0.5
+
 
 class Kizuna:
-    """A connected system. `store` carries every command; `redis()` is a plain client for keys of your own."""
+    """A connected system. `store` carries every command; `redis()` is a plain client for keys of your own; all else
+    is what a fleet works together with, each loaded when it is first used."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.store = Store(settings)
+        self.process = settings.processes.id or unique_process_id()
+        """The name of this process in the fleet: what it holds, it holds by that name."""
+        self.background = Background(settings)
         self._clients: list[Redis | RedisCluster] = []
+
+    @cached_property
+    def keys(self) -> Namespace:
+        """The names of all keys, as in `k.keys.issue(123).status`."""
+        from kizuna.coordination.namespace import Namespace
+
+        return Namespace(roots_of(self.store))
+
+    @cached_property
+    def locks(self) -> Locks:
+        from kizuna.coordination.locks import Locks
+
+        return Locks(self.store, self.background, self.process)
+
+    @cached_property
+    def processes(self) -> Processes:
+        """Who is there. When one of them dies, what it held goes back to the others."""
+        from kizuna.coordination.processes import Processes
+
+        processes = Processes(self.store, self.background, self.process)
+        for part in (self.locks, self.issues, self.queues):
+            processes.on_death(part.give_back)
+        return processes
+
+    @cached_property
+    def issues(self) -> Issues:
+        from kizuna.coordination.issues import Issues
+
+        return Issues(self.store, self.process)
+
+    @cached_property
+    def queues(self) -> Queues:
+        from kizuna.coordination.queues import Queues
+
+        return Queues(self.store, self.background, self.process, lambda: self.processes.join(kind="consumer"))
+
+    def queue(self, group: str = DEFAULT_GROUP, *, codec: Codec = JSON) -> Queue:
+        """The queue of a group; payloads and results are JSON unless another codec is given."""
+        return self.queues.group(group, codec=codec)
+
+    @cached_property
+    def config(self) -> Config:
+        from kizuna.coordination.config import Config
+
+        return Config(self.store, self.process)
+
+    @cached_property
+    def flags(self) -> Flags:
+        from kizuna.coordination.flags import Flags
+
+        return Flags(self.store, self.process)
+
+    @cached_property
+    def stats(self) -> Stats:
+        from kizuna.coordination.stats import Stats
+
+        return Stats(self.store)
+
+    @cached_property
+    def metrics(self) -> MetricHistory:
+        from kizuna.coordination.metrics.history import MetricHistory
+
+        return MetricHistory(self.store)
+
+    @cached_property
+    def channels(self) -> Channels:
+        from kizuna.coordination.channels import Channels
+
+        return Channels(self.store)
+
+    @cached_property
+    def temp(self) -> Kept:
+        """Values for an hour."""
+        from kizuna.coordination.kept import temporary
+
+        return temporary(self.store)
+
+    @cached_property
+    def sessions(self) -> Kept:
+        """Values for a month."""
+        from kizuna.coordination.kept import sessions
+
+        return sessions(self.store)
 
     async def redis(self) -> Redis | RedisCluster:
         """A redis-py client for the same server, with its own pool, and without redis-py's repeating of writes."""
@@ -31,11 +145,23 @@ class Kizuna:
         return client
 
     async def aclose(self) -> None:
-        """Close every connection; the embedded server stops with its last user. Harmless when repeated."""
+        """Close every connection; the embedded server stops with its last user. Harmless when repeated.
+
+        Cancelled, it does not wait for the server to stop.
+        """
+        wait_s = None
         try:
+            if "queues" in vars(self):
+                await self.queues.aclose()
+            await self.background.aclose()
             await self._close_clients()
+        except asyncio.CancelledError:
+            wait_s = _AT_ONCE_S
+            raise
         finally:
-            await self.store.aclose()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self.store.aclose()
 
     async def _close_clients(self) -> None:
         if self._clients:
@@ -82,6 +208,12 @@ class connect:  # noqa: N801 - reads and is used like a function
             await k.aclose()
             raise
         return k
+
+
+def unique_process_id() -> str:
+    """Something that people recognise, and that no other process has, on any machine, at any time."""
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:40]
+    return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def _settings(target: Settings | str | None) -> Settings:

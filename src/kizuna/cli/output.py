@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from typing import overload
 
 import click
 
@@ -41,6 +42,17 @@ def put(text: str, *, nl: bool = True) -> None:
 def say(message: str) -> None:
     """Tell the person at the terminal something that is not data."""
     click.echo(message, err=True)
+
+
+@overload
+def moment(seconds: float) -> str: ...
+@overload
+def moment(seconds: None) -> None: ...
+def moment(seconds: float | None) -> str | None:
+    """A time for people, in their own time zone."""
+    from datetime import datetime
+
+    return None if seconds is None else f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def _show_json(rows: Iterable[Row]) -> None:

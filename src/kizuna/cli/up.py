@@ -41,16 +41,19 @@ def up(invocation: Invocation, as_json: bool) -> None:
 
 async def serve(settings: Settings, *, as_json: bool) -> None:
     from kizuna.app import connect
+    from kizuna.coordination.metrics.sampler import Sampler
     from kizuna.service import run_until_signalled
 
     async with connect(settings) as kizuna:
-        probes = make_probes(kizuna)
+        probes, sampler = make_probes(kizuna), Sampler(kizuna.metrics)
 
         def announce() -> None:
             show(places(kizuna, probes), as_json=as_json)
             say("Ctrl-C stops it.")
 
-        signal = await run_until_signalled(probes, on_started=announce)
+        # Last, so that nobody sees a process that does not work yet.
+        membership = kizuna.processes.membership(kind="up")
+        signal = await run_until_signalled(probes, sampler, membership, on_started=announce)
         say(f"Stopped by {signal.name}.")
 
 
@@ -60,7 +63,7 @@ def make_probes(kizuna: Kizuna) -> Probes:
     from kizuna.store.health.watch import ServerWatch
 
     watch = ServerWatch(kizuna.store)
-    metrics = Metrics(watch.measures)
+    metrics = Metrics(watch.measures, kizuna.processes.measures)
 
     async def page(accept: str) -> tuple[bytes, str]:
         await watch.look()
@@ -83,4 +86,4 @@ def places(kizuna: Kizuna, probes: Probes) -> dict[str, Any]:
         where = {"server": f"redis://{primaries[0]}", "data": str(server.folder), "profile": server.profile}
     elif kizuna.store.target.kind != "single":
         where["primaries"] = primaries
-    return where | {"probes": probes.url, "pid": os.getpid()}
+    return where | {"probes": probes.url, "pid": os.getpid(), "process": kizuna.process}
