@@ -86,21 +86,21 @@ class Janitor:
         root = self._roots.of(process)
         info = PROCESS_INFO.build(root, process=process)
         burial = PROCESS_BURIAL.build(root, process=process)
-        claimed = await self._store.call("SET", burial, self._process, "NX", "PX", milliseconds(BURIAL_S * 2))
-        if not claimed:
-            return False
-        # After the claim: whoever had it before us may just have finished.
-        died_at, given_back_at = await self._store.call("HMGET", info, "died_at", "given_back_at")
-        due = died_at is not None and given_back_at is None
         finish = partial(_finish_burial, self._store, info=info, burial=burial, claim=self._process)
         try:
+            claimed = await self._store.call("SET", burial, self._process, "NX", "PX", milliseconds(BURIAL_S * 2))
+            if not claimed:
+                return False
+            # After the claim: whoever had it before us may just have finished.
+            died_at, given_back_at = await self._store.call("HMGET", info, "died_at", "given_back_at")
+            due = died_at is not None and given_back_at is None
             done = due and await self._run_hooks(process)
+            await finish(success=int(done))
         except asyncio.CancelledError:
             # Others take over at once, and need not wait until the claim of one who has left ends.
             with suppress(KizunaError):
                 await finish(success=0)
             raise
-        await finish(success=int(done))
         if done:
             log.info("given back what a dead process held", extra={"member": process})
         return done
