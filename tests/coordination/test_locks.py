@@ -91,7 +91,7 @@ async def test_who_only_tries_is_refused_and_told_for_how_long(k: Kizuna, other:
 
 async def test_two_locks_do_not_know_each_other(k: Kizuna, other: Kizuna) -> None:
     async with k.locks.hold("a"), other.locks.hold("b", wait_s=0), k.locks.hold("a:b", wait_s=0):
-        pass
+        assert [holder.lock for holder in await k.locks.ls()] == ["a", "a:b", "b"]
 
 
 async def test_it_is_free_after_an_error_in_the_block_which_goes_up(k: Kizuna) -> None:
@@ -303,8 +303,10 @@ async def test_a_cancellation_at_any_moment_leaks_no_lock(k: Kizuna, other: Kizu
         await asyncio.wait([taking])
         if not taking.cancelled():
             await taking.result().release()
-        # Taken within the second that a forgotten one would cost.
+        # A forgotten one would be held for longer than this waits.
         await (await other.locks.acquire("nightly", wait_s=20)).release()
+    assert await k.locks.holder("nightly") is None
+    assert await k.locks.line("nightly") == []
 
 
 async def test_who_gives_up_in_its_turn_passes_it_on(

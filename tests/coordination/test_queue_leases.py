@@ -102,12 +102,13 @@ async def test_a_task_that_takes_down_too_many_consumers_is_given_up(setup: Setu
 
 
 async def test_a_consumer_that_was_merely_late_keeps_what_nobody_has_taken_back(setup: Setup) -> None:
-    await setup.queue.push("x")
+    task = await setup.queue.push("x")
     delivery = await popped(setup.queue)
     await setup.lapse(delivery.holder.id)
 
     await delivery.renew()
-    await delivery.done()
+    await delivery.done("in time")
+    assert await task.result(timeout_s=5) == "in time"
 
 
 async def test_a_consumer_with_many_tasks_gives_them_back_in_batches(setup: Setup) -> None:

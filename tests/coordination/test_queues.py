@@ -321,6 +321,7 @@ async def test_a_wake_up_that_was_lost_is_made_up_for(k: Kizuna, queue: Queue, c
     await queue.push("unheard")
 
     [delivery] = await taking
+    assert delivery.payload == "unheard"
     await consumer.finish(delivery)
 
 

@@ -161,13 +161,13 @@ def encoded(name: str, value: Any) -> bytes:
 def _converted(raw: bytes, kind: Any) -> Any:
     try:
         return msgspec.convert(plain(raw), kind)
-    except msgspec.ValidationError:
+    except msgspec.ValidationError as wrong:
         # What somebody wrote by hand: 1 for true, 12345 where text is wanted.
         try:
             return msgspec.convert(raw.decode(errors="backslashreplace"), kind, strict=False)
         except msgspec.ValidationError:
-            pass
-        raise
+            # What is wrong with it as it stands is the better sentence.
+            raise wrong from None
 
 
 def _expected(kind: Any, error: msgspec.ValidationError) -> str:
