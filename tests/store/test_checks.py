@@ -183,11 +183,24 @@ def test_only_a_server_that_evicts_nothing_passes(policy: str, verdict: str) -> 
     ],
 )
 def test_missing_notification_flags_are_named_and_those_of_others_kept(flags: str, missing: str, command: str) -> None:
-    check = checks.notifications({"notify-keyspace-events": flags})
+    check = checks.notifications({"notify-keyspace-events": flags}, None, 0.25)
 
     assert check.verdict == "warn"
     assert f"{missing} missing" in check.found
+    assert "units look every 0.25 s instead of being told" in check.found
     assert check.mend == command
+
+
+@pytest.mark.parametrize("config", [None, {"notify-keyspace-events": "AKE"}])
+def test_changes_that_do_not_reach_us_are_a_warning_whatever_the_flags_say(config: dict[str, str] | None) -> None:
+    check = checks.notifications(config, checks.Unheard("no permission", "grant it"), 0.25)
+
+    assert (check.verdict, check.mend) == ("warn", "grant it")
+    assert "do not reach this user (no permission): units look every 0.25 s" in check.found
+
+
+def test_changes_that_reach_us_are_enough_where_the_flags_are_not_seen() -> None:
+    assert checks.notifications(None, None, 0.25).verdict == "pass"
 
 
 # slow subscribers, security

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kizuna.app import connect
-from kizuna.errors import NotificationsOff, PermissionDenied, SignInRefused
+from kizuna.errors import KizunaError, NotificationsOff, PermissionDenied, SignInRefused
 from kizuna.settings import EventsSettings, RootsSettings, Secret, Settings, StoreSettings
 from kizuna.store.client import Store
 from kizuna.store.events import Change, LookAgain, Message
@@ -251,6 +252,20 @@ async def test_without_any_right_to_config_the_canary_alone_is_proof(notifying: 
         assert kizuna.store.events.counts.canary_failures == 0
 
 
+@pytest.mark.parametrize(("kinds", "asked"), [(("set", "del"), 0), (("set", "expired"), 1)])
+async def test_who_may_not_see_the_flags_asks_for_them_once_and_only_if_the_canary_is_no_proof(
+    notifying: MakeServer, kinds: tuple[str, ...], asked: int
+) -> None:
+    server = notifying("AK", app="on >secret ~* &* +@all -config")
+    async with connect(as_app(server)) as kizuna, kizuna.store.events.watch("a*", kinds=kinds):
+        for listener in kizuna.store.events._listeners.values():
+            for _ in range(3):
+                await listener.prove()
+
+    refused = [dict(zip(raw[::2], raw[1::2], strict=True)) for raw in server.call("ACL", "LOG")]
+    assert [(entry[b"object"], entry[b"count"]) for entry in refused] == [(b"config|get", 1)] * asked
+
+
 async def test_reading_fails_while_notifications_are_off_for_good_and_goes_on_when_they_are_back(
     notifying: MakeServer,
 ) -> None:
@@ -289,6 +304,152 @@ async def test_a_full_server_that_refuses_the_canary_is_heard_all_the_same(notif
 
         assert await feed.next(timeout_s=5) == Change("a1", "del")
         assert kizuna.store.events.counts.canary_failures == 0
+
+
+# -- taps -------------------------------------------------------------------------------------------------
+
+
+class Told:
+    """What a tap calls."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+        self.look_agains: list[LookAgain] = []
+        self.troubles: list[KizunaError] = []
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def tap(self, store: Store, pattern: str) -> AbstractAsyncContextManager[None]:
+        look, trouble = self.look_agains.append, self.troubles.append
+        return store.events.tap(pattern, self.keys.extend, on_look_again=look, on_trouble=trouble, on_close=self.close)
+
+
+async def test_a_tap_is_called_with_each_key_in_order_and_for_its_kinds_only(server: ServerProcess, root: str) -> None:
+    told = Told()
+    async with connect(quick(server.url)) as kizuna:
+        async with told.tap(kizuna.store, f"{root}/*"):
+            with server.connect() as outsider:
+                for number in range(50):
+                    outsider.call("SET", f"{root}/a/req/{number}", "", "EX", 10)
+                outsider.call("DEL", f"{root}/a/req/0")
+                outsider.call("SET", b"%s/a/req/\xff" % root.encode(), "", "EX", 10)
+                await eventually(lambda: len(told.keys) == 51)
+                outsider.call("DEL", b"%s/a/req/\xff" % root.encode())
+            assert told.closed == 0
+        assert told.closed == 1
+        server.call("SET", f"{root}/a/req/late", "", "EX", 10)
+        assert await kizuna.store.get(f"{root}/a/req/late") == b""
+
+    assert told.keys == [f"{root}/a/req/{n}".encode() for n in range(50)] + [b"%s/a/req/\xff" % root.encode()]
+    assert (told.look_agains, told.troubles) == ([], [])
+
+
+async def test_a_tap_is_told_to_look_again_after_a_reconnect_and_hears_on(fresh_server: ServerProcess) -> None:
+    told = Told()
+    async with connect(quick(fresh_server.url)) as kizuna, told.tap(kizuna.store, "a*"):
+        fresh_server.call("CLIENT", "KILL", "TYPE", "pubsub")
+        await eventually(lambda: told.look_agains)
+        fresh_server.call("SET", "a1", "")
+
+        await eventually(lambda: told.keys == [b"a1"])
+        assert told.look_agains == [LookAgain(f"listening at {fresh_server.address} began anew")]
+        assert told.troubles == []
+
+
+async def test_a_tap_is_told_of_trouble_that_waiting_does_not_mend_and_of_its_end(notifying: MakeServer) -> None:
+    server, told = notifying("K$", app="on >secret ~* &* +@all -config"), Told()
+    async with connect(as_app(server)) as kizuna, told.tap(kizuna.store, "a*"):
+        server.call("CONFIG", "SET", "notify-keyspace-events", "")
+        await eventually(lambda: told.troubles)
+        assert isinstance(told.troubles[0], NotificationsOff)
+        assert told.look_agains == []
+
+        server.call("CONFIG", "SET", "notify-keyspace-events", "K$")
+        await eventually(lambda: told.look_agains)
+        troubles = len(told.troubles)
+        server.call("SET", "a1", "")
+        await eventually(lambda: told.keys == [b"a1"])
+        assert len(told.troubles) == troubles
+
+
+async def test_a_tap_where_nothing_is_announced_is_refused_at_the_door(notifying: MakeServer) -> None:
+    server, told = notifying("", app="on >secret ~* &* +@all -config"), Told()
+    async with connect(as_app(server)) as kizuna:
+        with pytest.raises(NotificationsOff):
+            async with told.tap(kizuna.store, "a*"):
+                pass
+
+    assert (told.keys, told.look_agains, told.troubles) == ([], [], [])
+
+
+async def test_a_tap_is_called_once_for_what_is_told_at_once(server: ServerProcess, root: str) -> None:
+    calls: list[list[bytes]] = []
+    async with connect(quick(server.url)) as kizuna:
+        tap = kizuna.store.events.tap(
+            f"{root}/*", calls.append, on_look_again=lambda _: None, on_trouble=lambda _: None
+        )
+        async with tap, asyncio.timeout(10):
+            writes = [("SET", f"{root}/a/req/{number}", "", "PX", 10_000) for number in range(200)]
+            await kizuna.store.call_all(writes)
+            await eventually(lambda: sum(map(len, calls)) == 200)
+
+    assert [key for keys in calls for key in keys] == [f"{root}/a/req/{number}".encode() for number in range(200)]
+    assert len(calls) < 100
+
+
+async def test_a_tap_on_messages_is_called_with_each_and_hears_on_after_a_reconnect(
+    fresh_server: ServerProcess,
+) -> None:
+    told: list[tuple[bytes, bytes]] = []
+    async with connect(quick(fresh_server.url)) as kizuna:
+        events = kizuna.store.events
+        async with events.tap_messages("news.*", lambda channel, payload: told.append((channel, payload))):
+            for number in range(3):
+                fresh_server.call("PUBLISH", f"news.{number}", b"\xff")
+            await eventually(lambda: told == [(b"news.%d" % number, b"\xff") for number in range(3)])
+            fresh_server.call("CLIENT", "KILL", "TYPE", "pubsub")
+            await eventually(lambda: events.counts.reconnects)
+            assert fresh_server.call("PUBLISH", "news.again", "") == 1
+            await eventually(lambda: told[-1] == (b"news.again", b""))
+        fresh_server.call("PUBLISH", "news.late", "")
+        assert await kizuna.store.call("PING") == b"PONG"
+        assert told[-1] == (b"news.again", b"")
+
+
+async def test_a_tap_on_messages_that_we_may_not_hear_is_refused_at_the_door(notifying: MakeServer) -> None:
+    rights = "on >secret ~* resetchannels &__keyspace@0__:t-faults:canary:* +@all"
+    server = notifying("AKE", app=rights)
+    async with connect(as_app(server)) as kizuna:
+        with pytest.raises(PermissionDenied):
+            async with kizuna.store.events.tap_messages("news.*", lambda *_: None):
+                pass
+
+
+async def test_one_server_that_is_heard_again_does_not_hide_that_another_is_not(server: ServerProcess) -> None:
+    """As on a cluster, where each primary announces its own keys."""
+    told = Told()
+    async with connect(quick(server.url)) as kizuna, told.tap(kizuna.store, "a*"):
+        [subscription] = kizuna.store.events._subscriptions
+        [tap] = subscription.sinks
+        tap.fail("one flags", NotificationsOff("off", "one", "switch it on"))
+        tap.look_again("listening at another began anew")
+        assert [error.server for error in told.troubles if isinstance(error, NotificationsOff)] == ["one", "one"]
+
+        tap.recover("one flags")
+        tap.look_again("one had not announced changes for a while")
+        assert len(told.troubles) == 2
+        assert len(told.look_agains) == 2
+
+
+async def test_a_tap_hears_no_more_when_the_store_is_closed(server: ServerProcess) -> None:
+    told = Told()
+    kizuna = await connect(quick(server.url))
+    async with told.tap(kizuna.store, "a*"):
+        await kizuna.aclose()
+        assert told.closed == 1
+    assert told.troubles == []
 
 
 # -- rights -----------------------------------------------------------------------------------------------

@@ -11,12 +11,10 @@ import math
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from kizuna.clock import milliseconds
 from kizuna.codecs import JSON, Codec
 from kizuna.coordination.keys import SESSION, TEMP
 from kizuna.coordination.roots import roots_of
-from kizuna.errors import WrongValue
-from kizuna.settings import LONGEST_KEPT_S
+from kizuna.store.lifetimes import lifetime_ms
 from kizuna.store.scanning import names_of_all
 
 if TYPE_CHECKING:
@@ -83,7 +81,4 @@ class Kept:
         return self._family.build(self._roots.of(name), name=name)
 
     def _ms(self, ttl_s: float | None) -> int:
-        seconds = self.ttl_s if ttl_s is None else ttl_s
-        if not 0 < seconds <= LONGEST_KEPT_S:
-            raise WrongValue("ttl_s", f"{seconds!r}", "seconds, above 0 and at most ten years")
-        return milliseconds(seconds)
+        return lifetime_ms(self.ttl_s if ttl_s is None else ttl_s)

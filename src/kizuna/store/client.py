@@ -10,8 +10,8 @@ tells whether it may have happened.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
 
 from kizuna.errors import Refused, StoreError
 from kizuna.settings import Settings
@@ -21,6 +21,7 @@ from kizuna.store.events import Events
 from kizuna.store.following import Follower
 from kizuna.store.link import Link
 from kizuna.store.scripts import Script
+from kizuna.store.taking import Taker, Together
 from kizuna.store.targets import parse_target
 from kizuna.store.topology import make_dialer, make_topology
 from kizuna.store.wire import Argument, Command
@@ -72,6 +73,44 @@ class Store:
         # Not through `deadline`: this is the way of every command.
         return self.begin(command, self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s))
 
+    def post(self, taker: Taker, *command: Argument, timeout_s: float | None = None) -> None:
+        """`call` for those with very many commands: the taker is told of the reply, and there is no future."""
+        self._begin_for(taker, command, self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s))
+
+    def post_all(
+        self,
+        commands: Sequence[Command],
+        then: Callable[[list[Any]], None],
+        *,
+        packed: bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Send some commands, each to the server that holds its key; `then` is called, in the middle of reading, with
+        all replies, and in the place of one that failed, the error. `packed` is all of them as they go over the wire,
+        if that is known already (see `packing`)."""
+        if not commands:
+            then([])
+            return
+        deadline, together = self.deadline(timeout_s), Together(len(commands), then)
+        only = self.topology.only
+        if only is not None:
+            self._batcher.send_all()
+            only.send_all(commands, deadline, together, packed)
+            return
+        for number, command in enumerate(commands):
+            self._begin_for(together.place(number), command, deadline)
+
+    def call_all(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> asyncio.Future[list[Any]]:
+        """The same to be awaited."""
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+
+        def give(replies: list[Any]) -> None:
+            if not future.done():
+                future.set_result(replies)
+
+        self.post_all(commands, give, timeout_s=timeout_s)
+        return future
+
     def get(self, key: str | bytes, *, timeout_s: float | None = None) -> asyncio.Future[bytes | None]:
         """The value of a string key; what is asked for together is read together. Keeps the order, like `call`."""
         return self._batcher.get(key if isinstance(key, bytes) else key.encode(), timeout_s)
@@ -122,6 +161,12 @@ class Store:
         if self._batcher.gathering:
             self._batcher.make_way(keys_of(command))
         return self.topology.route(command).send(command, deadline)
+
+    def _begin_for(self, taker: Taker, command: Command, deadline: float) -> None:
+        if self._batcher.gathering:
+            self._batcher.make_way(keys_of(command))
+        # As far as the wire goes, it is a future.
+        self.topology.route(command).send(command, deadline, cast("asyncio.Future[Any]", taker))
 
     def begin_script(self, script: Script, command: Command, deadline: float) -> Awaitable[Any]:
         """`begin` for the EVALSHA of a script. The first one on a connection brings the text along: were it refused

@@ -27,6 +27,7 @@ class Cluster:
         self, first_nodes: tuple[Address, ...], dialer: Dialer, settings: Settings, on_refusal: OnRefusal
     ) -> None:
         self.dialer = dialer
+        self.only: Link | None = None
         self._first_nodes, self._settings, self._on_refusal = first_nodes, settings, on_refusal
         self._nodes: dict[Address, Link] = {}
         self._slots: list[Address | None] = [None] * SLOTS

@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,12 +60,18 @@ class Dialer:
     primary_only: bool = False
     """Do not take a replica: behind Sentinel an address may be yesterday's."""
 
-    async def open(self, address: Address, on_push: OnPush | None = None, on_lost: OnLost | None = None) -> Wire:
+    async def open(
+        self,
+        address: Address,
+        on_push: OnPush | None = None,
+        on_read: Callable[[], None] | None = None,
+        on_lost: OnLost | None = None,
+    ) -> Wire:
         """A connection that is signed in and speaks RESP3. Raises a `NotSent` that says what is wrong."""
         server = str(address)
         try:
             async with asyncio.timeout(self.connect_timeout_s):
-                wire = await self._connect(address, on_push, on_lost)
+                wire = await self._connect(address, on_push, on_read, on_lost)
                 try:
                     await self._sign_in(wire)
                 except BaseException:
@@ -86,7 +93,9 @@ class Dialer:
             raise Unreachable("this cannot be the name of a host", server, "check store.url") from None
         return wire
 
-    async def _connect(self, address: Address, on_push: OnPush | None, on_lost: OnLost | None) -> Wire:
+    async def _connect(
+        self, address: Address, on_push: OnPush | None, on_read: Callable[[], None] | None, on_lost: OnLost | None
+    ) -> Wire:
         loop = asyncio.get_running_loop()
 
         def wire() -> Wire:
@@ -95,6 +104,7 @@ class Dialer:
                 silence_s=self.silence_s,
                 in_flight_bytes=self.in_flight_bytes,
                 on_push=on_push,
+                on_read=on_read,
                 on_lost=on_lost,
             )
 

@@ -18,11 +18,12 @@ import functools
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, cast
 
 from kizuna.errors import KizunaError, NotSent, Overloaded, SignInRefused, StoreError, TlsRefused, Unreachable
 from kizuna.store.dialing import Address, Dialer
+from kizuna.store.taking import Together
 from kizuna.store.wire import Command, OnPush, Wire, fail
 
 log = logging.getLogger("kizuna.store")
@@ -32,6 +33,8 @@ OnConnected = Callable[[Wire], Awaitable[None]]
 OnRefusal = Callable[["Link", "asyncio.Future[Any]", Command, float, StoreError], bool]
 """Takes what was not run here, with its deadline; True if it will see to the future itself."""
 _NEVER = float("inf")
+# Timers go off a little before they are due, by the resolution of the clock.
+_ABOUT_TO_S = 0.001
 _Queued = tuple[asyncio.Future[Any], Command, float, asyncio.TimerHandle | None]
 _NETWORK_HINT = "is the address right, and does the network let us through?"
 
@@ -54,6 +57,7 @@ class Link:
         first_s: float = 0.05,
         longest_s: float = 1.0,
         on_push: OnPush | None = None,
+        on_read: Callable[[], None] | None = None,
         on_connected: OnConnected | None = None,
         on_lost: Callable[[], None] | None = None,
         on_refusal: OnRefusal | None = None,
@@ -68,7 +72,8 @@ class Link:
         """The SHAs of the scripts whose text was sent on the present connection."""
         self._locate, self._dialer = locate, dialer
         self._first_s, self._longest_s = first_s, longest_s
-        self._on_push, self._on_connected, self._on_lost = on_push, on_connected, on_lost
+        self._on_push, self._on_read = on_push, on_read
+        self._on_connected, self._on_lost = on_connected, on_lost
         self._on_refusal = functools.partial(on_refusal, self) if on_refusal is not None else None
         self._task: asyncio.Task[Wire] | None = None
         self._pauses = backoff(first_s, longest_s)
@@ -79,12 +84,23 @@ class Link:
         self._queue: deque[_Queued] = deque()
         self._retired: set[Wire] = set()
 
-    def send(self, command: Command, deadline: float) -> asyncio.Future[Any]:
+    def send(self, command: Command, deadline: float, future: asyncio.Future[Any] | None = None) -> asyncio.Future[Any]:
         """Put one command in the line now; the future gets the reply, or an error of ours."""
         wire = self.wire
         if wire is not None and not self._queue and wire.in_flight < wire.most_in_flight:
-            return wire.send(command, deadline)
-        return self._enqueue(command, deadline)
+            return wire.send(command, deadline, future)
+        return self._enqueue(command, deadline, future)
+
+    def send_all(
+        self, commands: Sequence[Command], deadline: float, together: Together, packed: bytes | None = None
+    ) -> None:
+        """Put some commands in the line now; `together` gets all their replies."""
+        wire = self.wire
+        if wire is not None and not self._queue and wire.in_flight < wire.most_in_flight:
+            wire.send_all(commands, deadline, together, packed)
+            return
+        for number, command in enumerate(commands):
+            self._enqueue(command, deadline, cast("asyncio.Future[Any]", together.place(number)))
 
     def connect(self) -> asyncio.Task[Wire]:
         """Begin to connect, if that is not under way; for whoever needs the connection before the first command."""
@@ -162,13 +178,18 @@ class Link:
 
     # -- inside -----------------------------------------------------------------------------------------
 
-    def _enqueue(self, command: Command, deadline: float) -> asyncio.Future[Any]:
+    def _enqueue(self, command: Command, deadline: float, future: asyncio.Future[Any] | None) -> asyncio.Future[Any]:
+        if self._closed and future is not None:
+            # A taker is told; it has no call of its own that could raise.
+            fail(future, self._was_closed())
+            return future
         if self.wire is None:
             self.connect()
         else:
             self.wire.on_room = self._drain
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        if future is None:
+            future = loop.create_future()
         timer = loop.call_at(deadline, self._give_up, future) if deadline < _NEVER else None
         self._queue.append((future, command, deadline, timer))
         return future
@@ -179,6 +200,8 @@ class Link:
             return
         while self._queue and wire.in_flight < wire.most_in_flight:
             future, command, deadline, timer = self._queue.popleft()
+            if _is_given_up(deadline):
+                continue
             if timer is not None:
                 timer.cancel()
             if future.done():
@@ -194,12 +217,14 @@ class Link:
         if not future.done():
             fail(future, self._no_connection() if self.wire is None else self._no_room(self.wire.server))
         # Else a long absence of the server would fill the queue with those who have left.
-        while self._queue and self._queue[0][0].done():
+        while self._queue and (self._queue[0][0].done() or _is_given_up(self._queue[0][2])):
             self._queue.popleft()
 
     def _fail_queue(self, error: BaseException) -> None:
         while self._queue:
             future, command, deadline, timer = self._queue.popleft()
+            if _is_given_up(deadline):
+                continue
             if timer is not None:
                 timer.cancel()
             if not future.done():
@@ -251,7 +276,7 @@ class Link:
     async def _try_once(self) -> Wire:
         address = await self._locate()
         self._server = str(address)
-        wire = await self._dialer.open(address, self._on_push, self._lost)
+        wire = await self._dialer.open(address, self._on_push, self._on_read, self._lost)
         try:
             if self._on_connected is not None:
                 await self._on_connected(wire)
@@ -289,6 +314,11 @@ class Link:
         self.connect()
         if self._on_lost is not None:
             self._on_lost()
+
+
+def _is_given_up(deadline: float) -> bool:
+    """Whoever waits in the queue has been told so by his timer, or is about to be: takers do not know it themselves."""
+    return deadline <= asyncio.get_running_loop().time() + _ABOUT_TO_S
 
 
 def copy_of(error: BaseException) -> BaseException:

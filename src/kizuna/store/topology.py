@@ -31,6 +31,8 @@ ONLY_PLACE = "primary"
 class Topology(Protocol):
     dialer: Dialer
     """Opens connections as ours are opened; on Sentinel, to primaries only."""
+    only: Link | None
+    """The one link that all commands take, if it is one."""
 
     async def start(self, deadline: float) -> None:
         """Be connected, or raise what keeps us from it."""
@@ -84,20 +86,20 @@ class OnePrimary:
             )
             for _ in range(store.connections)
         ]
-        self._only = self._links[0] if len(self._links) == 1 else None
+        self.only = self._links[0] if len(self._links) == 1 else None
 
     async def start(self, deadline: float) -> None:
         for link in self._links:
             await link.connected(deadline)
 
     def route(self, command: Command) -> Link:
-        if self._only is not None:
-            return self._only
+        if self.only is not None:
+            return self.only
         keys = keys_of(command)
         return self._links[self.group(keys[0])] if keys else self._links[0]
 
     def group(self, key: str | bytes) -> int:
-        return 0 if self._only is not None else key_slot(key) % len(self._links)
+        return 0 if self.only is not None else key_slot(key) % len(self._links)
 
     def primaries(self) -> list[Link]:
         return self._links[:1]

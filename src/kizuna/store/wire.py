@@ -15,13 +15,15 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import hiredis
 
 from kizuna.errors import OutcomeUnknown, StoreError, Unreachable
+from kizuna.store.packing import pack
 from kizuna.store.replies import translate
+from kizuna.store.taking import Nobody, Together
 
 Argument = str | bytes | int | float
 Command = tuple[Argument, ...]
@@ -45,8 +47,9 @@ _TRY_AGAIN = "it is being reconnected; try again"
 _ACKNOWLEDGEMENTS = frozenset({b"subscribe", b"unsubscribe", b"psubscribe", b"punsubscribe"})
 
 
-# One command in the line: who waits for its reply, how many bytes it took, until when.
-_Waiting = tuple[asyncio.Future[Any], int, float, Command]
+# One entry in the line: who waits for its reply, how many bytes it took, until when. Several commands may be one entry.
+_Waiting = tuple[asyncio.Future[Any] | Together, int, float, Command]
+_NOBODY = cast("asyncio.Future[Any]", Nobody())
 
 
 class Wire(asyncio.Protocol):
@@ -59,8 +62,10 @@ class Wire(asyncio.Protocol):
         silence_s: float,
         in_flight_bytes: int,
         on_push: OnPush | None = None,
+        on_read: Callable[[], None] | None = None,
         on_lost: OnLost | None = None,
     ) -> None:
+        """`on_read` is called when all that came at once has been handed out."""
         self.server = server
         self.lost: str | None = None
         """Why the connection is gone; None while it works."""
@@ -73,7 +78,7 @@ class Wire(asyncio.Protocol):
         self.on_room: Callable[[], None] | None = None
         self.on_refusal: OnRefusal | None = None
         self._silence_s = silence_s
-        self._on_push = on_push
+        self._on_push, self._on_read = on_push, on_read
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
@@ -95,9 +100,15 @@ class Wire(asyncio.Protocol):
         """Put one command in the line now; the future gets the reply, or an error of ours."""
         if self.lost is not None:
             raise Unreachable(self.lost, self.server, _TRY_AGAIN)
-        packed = hiredis.pack_command(command)  # type: ignore[arg-type]  # its stub knows one-tuples only
+        packed = pack(command)
         if future is None:
             future = self._loop.create_future()
+        self._join_line(future, packed, deadline, command)
+        return future
+
+    def _join_line(
+        self, future: asyncio.Future[Any] | Together, packed: bytes, deadline: float, command: Command
+    ) -> None:
         line, outgoing, size = self._line, self._outgoing, len(packed)
         line.append((future, size, deadline, command))
         outgoing.append(packed)
@@ -113,7 +124,19 @@ class Wire(asyncio.Protocol):
             self._loop.call_soon(self._flush_gathered)
         if deadline < self._watch_at:
             self._watch_from(deadline)
-        return future
+
+    def send_all(
+        self, commands: Sequence[Command], deadline: float, together: Together, packed: bytes | None = None
+    ) -> None:
+        """Put some commands in the line now, as one entry; `together` gets all their replies. They may be `packed`
+        already."""
+        if self.lost is not None:
+            raise Unreachable(self.lost, self.server, _TRY_AGAIN)
+        if packed is None:
+            packed = b"".join(map(pack, commands))
+        self._join_line(together, packed, deadline, cast("Command", commands))
+        # They have gathered already.
+        self.flush()
 
     def flush(self) -> None:
         """Write what has gathered; done once a turn without being asked."""
@@ -145,7 +168,11 @@ class Wire(asyncio.Protocol):
                 if not line:
                     self.abort("the server sent a reply that nobody asked for")
                     return
-                future, size, deadline, command = line.popleft()
+                entry = line.popleft()
+                future, size, deadline, command = entry
+                if isinstance(future, Together):
+                    self._take_parts(future, reply, entry)
+                    continue
                 self.in_flight -= size
                 if future.done():
                     continue
@@ -157,6 +184,8 @@ class Wire(asyncio.Protocol):
             self.abort(f"the server sent what is not RESP ({error})")
         if self.on_room is not None and self.in_flight < self.most_in_flight:
             self.on_room()
+        if self._on_read is not None:
+            self._on_read()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.failure = error
@@ -183,6 +212,43 @@ class Wire(asyncio.Protocol):
 
     # -- inside -----------------------------------------------------------------------------------------
 
+    def _take_parts(self, together: Together, reply: Any, entry: _Waiting) -> None:
+        """Replies to an entry of several commands, as many as are there. It stays in the line until it has all."""
+        number, last, gets = together.came, len(entry[3]) - 1, self._reader.gets
+        while type(reply) is not _ReplyError and number < last:
+            # The usual case in a few steps: they are many.
+            if type(reply) is _Push:
+                break
+            together.put(number, reply)
+            number += 1
+            reply = gets()
+            if reply is _NOTHING:
+                together.came = number
+                self._line.appendleft(entry)
+                return
+        together.came = number
+        self._take_part(together, reply, entry)
+
+    def _take_part(self, together: Together, reply: Any, entry: _Waiting) -> None:
+        _, size, deadline, commands = entry
+        number = together.came
+        if type(reply) is _Push and self._on_push is not None:
+            self._line.appendleft(entry)
+            self._on_push(reply)
+            return
+        together.came += 1
+        if together.came < len(commands):
+            self._line.appendleft(entry)
+        else:
+            self.in_flight -= size
+        if together.done():
+            return
+        if type(reply) is _ReplyError:
+            place = cast("asyncio.Future[Any]", together.place(number))
+            self._refuse(place, cast("Command", commands[number]), deadline, translate(str(reply), self.server))
+        else:
+            together.take(number, reply)
+
     def _refuse(self, future: asyncio.Future[Any], command: Command, deadline: float, error: StoreError) -> None:
         if self.on_refusal is None or not self.on_refusal(future, command, deadline, error):
             fail(future, error)
@@ -207,10 +273,13 @@ class Wire(asyncio.Protocol):
         self._watch, self._watch_at = None, _NEVER
         now = self._loop.time()
         earliest = _NEVER
-        for future, _, deadline, _ in self._line:
+        # A copy: takers may send something in answer to this.
+        for place, (future, size, deadline, command) in enumerate(list(self._line)):
             if future.done():
                 continue
             if deadline <= now:
+                if not isinstance(future, Together):
+                    self._line[place] = (_NOBODY, size, deadline, command)
                 fail(future, OutcomeUnknown("no reply in time", self.server, _LOOK_FIRST))
             elif deadline < earliest:
                 earliest = deadline
@@ -236,23 +305,23 @@ class Wire(asyncio.Protocol):
         self.lost = reason
         if self._watch is not None:
             self._watch.cancel()
-        unsent = len(self._outgoing)
-        sent = len(self._line) - unsent
-        for place, (future, *_) in enumerate(self._line):
+        line, sent = list(self._line), len(self._line) - len(self._outgoing)
+        self._line.clear()
+        self._outgoing.clear()
+        self.in_flight = 0
+        if self._on_lost is not None:
+            # First: takers may send something in answer to this, and are to find the next connection.
+            self._on_lost(reason)
+        for place, (future, *_) in enumerate(line):
             if future.done():
                 continue
             if place < sent:
                 fail(future, OutcomeUnknown(reason, self.server, _LOOK_FIRST))
             else:
                 fail(future, Unreachable(reason, self.server, _TRY_AGAIN))
-        self._line.clear()
-        self._outgoing.clear()
-        self.in_flight = 0
-        if self._on_lost is not None:
-            self._on_lost(reason)
 
 
-def fail(future: asyncio.Future[Any], error: BaseException) -> None:
+def fail(future: asyncio.Future[Any] | Together, error: BaseException) -> None:
     """Whoever awaits it gets the error; where nobody does any more, it is no news for the log."""
     future.set_exception(error)
     future.exception()

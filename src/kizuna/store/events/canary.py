@@ -34,6 +34,9 @@ from kizuna.store.wire import Wire
 
 log = logging.getLogger("kizuna.store")
 
+# What a canary that is heard proves: SET with an end is announced as a change of a string, and as a generic one.
+_PROVEN_BY_SONG = frozenset("K$g")
+
 NEEDS_ANOTHER_CONNECTION = frozenset({"READONLY", "MASTERDOWN", "LOADING"})
 
 
@@ -58,18 +61,17 @@ class Canary:
         self._on_moved = on_moved
         self._reader = secrets.token_hex(6)
         self._singing = asyncio.Lock()
-        self._family = self._prefix + literal_head(CANARY.glob(self._root).encode())
+        self.family = self._prefix + literal_head(CANARY.glob(self._root).encode())
+        """Begins the channels of all canaries, ours and other processes': nobody else wants to know of them."""
         self._channel = b""
         self._heard: set[bytes] = set()
+        self._may_see_flags = True
 
-    def takes(self, push: list[Any]) -> bool:
-        """Whether this message is about a canary, ours or another process's: nobody else wants to know."""
+    def take(self, push: list[Any]) -> None:
+        """A message about a canary."""
         channel, kind = push[-2], push[-1]
-        if not channel.startswith(self._family):
-            return False
         if channel == self._channel:
             self._heard.add(kind)
-        return True
 
     def forget_connection(self) -> None:
         """The next proof is on another one."""
@@ -89,11 +91,29 @@ class Canary:
             return replace(second, mended=second.mended | (proof.missing - second.missing))
 
     async def _prove_once(self, wire: Wire, needed: Letters, slot: int | None, deadline: float) -> Proof:
+        is_heard = await self._is_heard_at_once(wire, needed, slot, deadline)
+        if is_heard:
+            return Proof()
         flags, mended = await self._flags(wire, needed, deadline)
         if flags is not None and (missing := lacking(flags, needed)):
             return Proof(missing, notifications_off(wire.server, flags, needed))
         reason = await self._why_unheard(wire, flags, needed, slot, deadline)
-        return Proof(mended=mended) if reason is None else Proof(needed, reason)
+        if reason is not None:
+            return Proof(needed, reason)
+        # Unheard a moment ago and heard now: somebody else has switched it on.
+        return Proof(mended=needed if is_heard is False else mended)
+
+    async def _is_heard_at_once(self, wire: Wire, needed: Letters, slot: int | None, deadline: float) -> bool | None:
+        """Without a look at the flags, where these could tell no more, or may not be seen: the server keeps a log of
+        what it has refused. None if that is no proof."""
+        if not needed <= _PROVEN_BY_SONG and self._may_see_flags:
+            return None
+        try:
+            return await self._is_heard(wire, needed, slot, deadline)
+        except Refused as error:
+            if error.code in NEEDS_ANOTHER_CONNECTION:
+                raise
+            return None
 
     async def _flags(self, wire: Wire, needed: Letters, deadline: float) -> tuple[str | None, Letters]:
         """The server's flags, None if we may not see them; and what was lacking until we mended it."""
@@ -101,8 +121,10 @@ class Canary:
             reply = await wire.send(("CONFIG", "GET", SETTING), deadline)
             flags: str = reply[SETTING.encode()].decode()
         except (Refused, KeyError) as error:
+            self._may_see_flags = False
             log.debug("flags not readable", extra={"server": wire.server, "error": str(error)})
             return None, NONE
+        self._may_see_flags = True
         missing = lacking(flags, needed)
         if not missing:
             return flags, NONE

@@ -16,7 +16,7 @@ from typing import Generic, Self, TypeVar
 from msgspec import Struct
 
 from kizuna.errors import KizunaError, Unreachable
-from kizuna.store.events.flags import Letters
+from kizuna.store.events.flags import NONE, Letters
 
 
 class Change(Struct, frozen=True):
@@ -241,6 +241,75 @@ class Waiters(Sink):
             futures.remove(future)
             if not futures:
                 del self._waiting[channel]
+
+
+class Tap(Sink):
+    """Calls a function with the keys that have changed, as many as were told at once.
+
+    `on_look_again` is called when events may have been missed, and `on_trouble` when nothing can be heard for a reason
+    that waiting does not mend; once it can, that is a LookAgain. `on_close` is called when nothing more will be heard:
+    the store was closed, or the `async with` has ended.
+    """
+
+    def __init__(
+        self,
+        prefix: bytes,
+        kinds: Mapping[bytes, str],
+        letters: Letters,
+        counts: Counts,
+        soon: Callable[[Callable[[], None]], None],
+        on_changes: Callable[[list[bytes]], None],
+        on_look_again: Callable[[LookAgain], None],
+        on_trouble: Callable[[KizunaError], None],
+        on_close: Callable[[], None],
+    ) -> None:
+        super().__init__(letters, counts)
+        self._start = len(prefix)
+        self._kinds = kinds
+        self._soon = soon
+        self._on_changes, self._on_look_again, self._on_trouble = on_changes, on_look_again, on_trouble
+        self._on_close = on_close
+        self._keys: list[bytes] = []
+
+    def take(self, channel: bytes, payload: bytes) -> None:
+        if payload in self._kinds:
+            if not self._keys:
+                self._soon(self._tell)
+            self._keys.append(channel[self._start :])
+
+    def _tell(self) -> None:
+        keys, self._keys = self._keys, []
+        if not self._closed:
+            self._on_changes(keys)
+
+    def _look_again(self, again: LookAgain) -> None:
+        self._on_look_again(again)
+        # One of several servers is heard again; another may still not be.
+        self._failed()
+
+    def _failed(self) -> None:
+        if self._closed:
+            self._on_close()
+        elif error := self._why_not():
+            self._on_trouble(error)
+
+
+class MessageTap(Sink):
+    """Calls a function with channel and payload of each message. What is missed while nobody is connected is not told:
+    for those to whom a message is no more than a short cut."""
+
+    def __init__(self, counts: Counts, on_message: Callable[[bytes, bytes], None]) -> None:
+        super().__init__(NONE, counts)
+        self._on_message = on_message
+
+    def take(self, channel: bytes, payload: bytes) -> None:
+        self._on_message(channel, payload)
+
+    def _look_again(self, again: LookAgain) -> None:
+        pass
+
+    def _failed(self) -> None:
+        pass
 
 
 def changes(prefix: bytes, kinds: Mapping[bytes, str]) -> Make[Change]:

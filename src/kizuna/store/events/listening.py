@@ -59,6 +59,7 @@ class Listener:
             first_s=settings.store.reconnect_first_s,
             longest_s=settings.store.reconnect_longest_s,
             on_push=self._take,
+            on_read=subscriptions.end_read,
             on_connected=self._prepare,
         )
         self._wire: Wire | None = None
@@ -66,6 +67,7 @@ class Listener:
         """By the server, on the present wire."""
         self._proven: Letters = NONE
         self._proof = Proof()
+        self._is_known_to_be_off = False
         self._sign_in_refused = False
         self._task: asyncio.Task[None] | None = None
 
@@ -141,16 +143,20 @@ class Listener:
         log.warning("canary not heard", extra={"place": self.place.name, "error": str(error)})
 
     def _take(self, push: list[Any]) -> None:
-        if not self._canary.takes(push):
+        # Every event of the process passes here.
+        if push[-2].startswith(self._canary.family):
+            self._canary.take(push)
+        else:
             self._subscriptions.dispatch(push)
 
     async def _prepare(self, wire: Wire) -> None:
         """On each new connection, before anybody else gets it."""
         self._wire, self._acknowledged, self._proven = wire, set(), NONE
         self._canary.forget_connection()
-        await self._catch_up(wire, asyncio.get_running_loop().time() + self._prepare_s)
         self._sign_in_refused = False
+        # Before they are told to look again: that means that they hear.
         self._recover(self._sinks(), "connection")
+        await self._catch_up(wire, asyncio.get_running_loop().time() + self._prepare_s)
         if self._link.connections:
             self._counts.reconnects += 1
 
@@ -206,10 +212,16 @@ class Listener:
             self.proven_at = asyncio.get_running_loop().time()
         else:
             self._counts.canary_failures += 1
-        if proof.reason is not None and before.reason is None:
-            log.warning("changes are not announced", extra={"place": self.place.name, "error": str(proof.reason)})
+        if needed:
+            self._log_if_news(proof)
         # Only now, when nothing more can be missed: who looks earlier may look in vain, and then wait in vain.
         self._tell(resumed, (before.missing | proof.mended) - proof.missing, wire.server)
+
+    def _log_if_news(self, proof: Proof) -> None:
+        """Whoever polls tries again and again whether changes are announced by now: that is one line, and not many."""
+        if proof.reason is not None and not self._is_known_to_be_off:
+            log.warning("changes are not announced", extra={"place": self.place.name, "error": str(proof.reason)})
+        self._is_known_to_be_off = proof.reason is not None
 
     def _tell(self, resumed: AbstractSet[Subscription], announced_again: Letters, server: str) -> None:
         proof = self._proof

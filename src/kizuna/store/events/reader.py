@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
@@ -23,8 +23,11 @@ from kizuna.store.events.feeds import (
     Change,
     Counts,
     Feed,
+    LookAgain,
     Message,
+    MessageTap,
     Sink,
+    Tap,
     Waiters,
     changes,
     is_pattern,
@@ -79,11 +82,41 @@ class Events:
             yield waiters
 
     @asynccontextmanager
+    async def tap(
+        self,
+        pattern: str,
+        on_changes: Callable[[list[bytes]], None],
+        *,
+        on_look_again: Callable[[LookAgain], None],
+        on_trouble: Callable[[KizunaError], None],
+        on_close: Callable[[], None] = lambda: None,
+        kinds: Iterable[str] = ("set",),
+    ) -> AsyncIterator[None]:
+        """Like `watch`, for those who hear of very many changes, and would rather be called with all keys that were
+        told at once; see `Tap`."""
+        words = _words(kinds)
+        letters = letters_for(words.values())
+        soon = self._subscriptions.soon
+        tap = Tap(self._prefix, words, letters, self.counts, soon, on_changes, on_look_again, on_trouble, on_close)
+        async with self._joined(self._prefix + pattern.encode(), tap):
+            yield
+
+    @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[Feed[Message]]:
         """Hear what is published on a channel, or on every channel that fits a pattern."""
         feed = Feed(message, NONE, self._settings.events.buffer, self.counts)
         async with self._joined(channel.encode(), feed):
             yield feed
+
+    @asynccontextmanager
+    async def tap_messages(self, channel: str, on_message: Callable[[bytes, bytes], None]) -> AsyncIterator[None]:
+        """Like `listen`, for those who would rather be called, and do not mind a message that is missed."""
+        async with self._joined(channel.encode(), MessageTap(self.counts, on_message)):
+            yield
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     @property
     def seconds_since_canary(self) -> float | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -29,6 +30,8 @@ class Subscriptions:
         self._counts = counts
         self._channels: dict[bytes, Subscription] = {}
         self._patterns: dict[bytes, Subscription] = {}
+        self._is_reading = False
+        self._at_end_of_read: list[Callable[[], None]] = []
 
     def __iter__(self) -> Iterator[Subscription]:
         yield from self._channels.values()
@@ -57,6 +60,7 @@ class Subscriptions:
         Every event of the process passes here: two lookups and a call for each who wants it, and no task.
         """
         self._counts.received += 1
+        self._is_reading = True
         wanted = self._patterns if push[0] == b"pmessage" else self._channels
         subscription = wanted.get(push[1])
         # Without one, the last reader has just left, and the server has not heard of it yet.
@@ -64,6 +68,20 @@ class Subscriptions:
             channel, payload = push[-2], push[-1]
             for sink in subscription.sinks:
                 sink.take(channel, payload)
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Call it when all messages that came at once have been handed out; in the next turn, if none are."""
+        if self._is_reading:
+            self._at_end_of_read.append(function)
+        else:
+            asyncio.get_running_loop().call_soon(function)
+
+    def end_read(self) -> None:
+        self._is_reading = False
+        if self._at_end_of_read:
+            functions, self._at_end_of_read = self._at_end_of_read, []
+            for function in functions:
+                function()
 
     def _named(self, verb: Verb) -> dict[bytes, Subscription]:
         return self._channels if verb == "SUBSCRIBE" else self._patterns

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from kizuna.store.events.flags import SETTING, lacking, with_letters
+from kizuna.store.events.flags import NONE, SETTING, Letters, lacking, with_letters
 from kizuna.store.health.info import FULL, Info, memory_limit, memory_pressure, number
 from kizuna.store.health.versions import OLDEST, is_too_old, is_valkey, numbers, version_of
 from kizuna.store.keys import SLOTS
@@ -38,6 +38,13 @@ class Check(Struct, frozen=True):
     verdict: Verdict
     found: str
     mend: str = ""
+
+
+class Unheard(Struct, frozen=True):
+    """Why changes of keys are not heard, and what mends that."""
+
+    reason: str
+    mend: str
 
 
 class ServerFacts(Struct, frozen=True, kw_only=True):
@@ -166,15 +173,32 @@ def eviction(info: Info) -> Check:
     return Check("eviction", "fail", found, mend)
 
 
-def notifications(config: Mapping[str, str] | None) -> Check:
-    if config is None:
-        return Check("notifications", "warn", f"not known: {_NOT_SEEN}", _ALLOW_CONFIG)
-    flags = config.get(SETTING, "")
-    missing = "".join(sorted(lacking(flags, NOTIFICATIONS)))
+def notifications(config: Mapping[str, str] | None, unheard: Unheard | None, poll_every_s: float) -> Check:
+    """`unheard` is what an attempt to hear of a change came to; where flags are missing, there was none."""
+    name = "notifications"
+    flags = "" if config is None else config.get(SETTING, "")
+    missing = "".join(sorted(missing_notifications(config)))
+    look = (
+        f"units look every {poll_every_s:g} s instead of being told, config and flags every 0.5 s, and watching fails"
+    )
     if missing:
-        found = f"{SETTING} is {flags!r}, {missing} missing: waiting for changes does not work until it is set"
-        return Check("notifications", "warn", found, f"CONFIG SET {SETTING} {with_letters(flags, NOTIFICATIONS)}")
-    return Check("notifications", "pass", f"{SETTING} is {flags}")
+        found = f"{SETTING} is {flags!r}, {missing} missing: kizuna sets it when it listens; where it may not, {look}"
+        return Check(name, "warn", found, f"CONFIG SET {SETTING} {with_letters(flags, NOTIFICATIONS)}")
+    if unheard is not None:
+        return Check(name, "warn", f"changes of keys do not reach this user ({unheard.reason}): {look}", unheard.mend)
+    if config is None:
+        return Check(name, "pass", f"changes of keys are announced, although {_NOT_SEEN}")
+    return Check(name, "pass", f"{SETTING} is {flags}")
+
+
+def missing_notifications(config: Mapping[str, str] | None) -> Letters:
+    """None as far as we can see, if we may not see them."""
+    return NONE if config is None else lacking(config.get(SETTING, ""), NOTIFICATIONS)
+
+
+def not_announced() -> Unheard:
+    mend = f"CONFIG SET {SETTING} {with_letters('', NOTIFICATIONS)}, or let this user do so: ACL SETUSER <user> +config"
+    return Unheard("they are not announced", mend)
 
 
 def memory(info: Info) -> Check:

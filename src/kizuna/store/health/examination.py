@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kizuna.clock import Clock, SystemClock
-from kizuna.errors import PermissionDenied, Refused, ServerNotStarted, StoreError
+from kizuna.errors import NotificationsOff, PermissionDenied, Refused, ServerNotStarted, StoreError
 from kizuna.store.client import Store
 from kizuna.store.events.flags import SETTING
 from kizuna.store.health import checks
-from kizuna.store.health.checks import Check, ServerFacts
+from kizuna.store.health.checks import Check, ServerFacts, Unheard
 from kizuna.store.health.info import Info, info_denied, number, parse_info
+from kizuna.store.keys import CANARY
 from kizuna.store.replies import answered
 
 if TYPE_CHECKING:
@@ -36,17 +37,18 @@ async def examine(settings: Settings, clock: Clock | None = None) -> list[Check]
         return [checks.unreachable(_without_hint(error), error.hint)]
     try:
         servers = await facts_of(store, clock or SystemClock())
+        unheard = await why_unheard(store, servers)
     except PermissionDenied as error:
         return [Check("permissions", "fail", _without_hint(error), error.hint)]
     except StoreError as error:
         return [checks.unreachable(_without_hint(error), error.hint)]
     finally:
         await store.aclose()
-    return decide(store, servers)
+    return decide(store, servers, unheard)
 
 
-def decide(store: Store, servers: list[ServerFacts]) -> list[Check]:
-    target = store.target
+def decide(store: Store, servers: list[ServerFacts], unheard: Unheard | None) -> list[Check]:
+    target, poll_every_s = store.target, store.settings.units.poll_every_s
     hosts = [address.host for address in target.addresses]
     return [
         *merged(servers, (checks.latency(server.latencies_ms) for server in servers)),
@@ -54,7 +56,7 @@ def decide(store: Store, servers: list[ServerFacts]) -> list[Check]:
         *merged(servers, (checks.topology(target.kind, server) for server in servers)),
         *merged(servers, (checks.persistence(server.info, server.config) for server in servers)),
         *merged(servers, (checks.eviction(server.info) for server in servers)),
-        *merged(servers, (checks.notifications(server.config) for server in servers)),
+        *merged(servers, (checks.notifications(server.config, unheard, poll_every_s) for server in servers)),
         *merged(servers, (checks.memory(server.info) for server in servers)),
         *merged(servers, (checks.slow_subscribers(server.info, server.config) for server in servers)),
         *merged(servers, (checks.clock(server.skew_s) for server in servers)),
@@ -83,6 +85,20 @@ async def facts_of(store: Store, clock: Clock) -> list[ServerFacts]:
     """Raises StoreError; PermissionDenied says what this user would have to be granted."""
     asked = Asked(store, clock)
     return [await asked.everything(link) for link in store.topology.primaries()]
+
+
+async def why_unheard(store: Store, servers: list[ServerFacts]) -> Unheard | None:
+    """Try to hear of a change. Not where flags are missing: to try would be to set them, and we are here to look."""
+    if any(checks.missing_notifications(server.config) or server.info.get("role") == "slave" for server in servers):
+        return None
+    canary = CANARY.build(store.settings.roots.system, place="all", reader="doctor")
+    try:
+        async with store.events.watch(canary, kinds=("set", "expire")):
+            return None
+    except NotificationsOff:
+        return checks.not_announced()
+    except StoreError as error:
+        return Unheard(_without_hint(error), error.hint)
 
 
 class Asked:
