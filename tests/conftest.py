@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from kizuna.settings import Settings
 from kizuna.testing.leaks import assert_keys_end_as_declared, scan
+from kizuna.testing.ledger import Ledger
 from kizuna.testing.processes import processes_on
 from kizuna.testing.servers import ServerProcess
 from kizuna.testing.waiting import blocking_until
@@ -43,6 +50,32 @@ def server_folder(tmp_path: Path) -> Iterator[Path]:
     finally:
         for pid in processes_on(folder):
             os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger.jsonl")
+
+
+@pytest.fixture
+def start(programs: Path, ledger: Ledger) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Start one of the programs in a process of its own, which writes to the ledger; none outlives the test."""
+    with ExitStack() as cleanup:
+
+        def start(program: str, settings: Settings, **arguments: Any) -> subprocess.Popen[bytes]:
+            line = [program, _overrides(settings), str(ledger.path), json.dumps(arguments)]
+            process = subprocess.Popen([sys.executable, str(programs), *line])
+            cleanup.callback(process.wait)
+            cleanup.callback(process.kill)
+            return process
+
+        yield start
+
+
+def _overrides(settings: Settings) -> str:
+    names = ("roots", "processes", "queues", "units")
+    sections = {name: msgspec.to_builtins(getattr(settings, name)) for name in names}
+    return json.dumps({"store": {"url": settings.store.url}, **sections})
 
 
 @pytest.fixture(scope="session")

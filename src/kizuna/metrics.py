@@ -7,27 +7,72 @@ the first page is asked for.
 
 from __future__ import annotations
 
+import math
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kizuna._version import __version__
+from kizuna.errors import WrongValue
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
     from prometheus_client.registry import CollectorRegistry
 
 
+LATENCY_BOUNDS_S = (
+    0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+)  # fmt: skip
+"""From what one turn on the same machine takes to longer than anybody waits."""
+
+
+class Histogram:
+    """How many values there were below each of a few bounds, for as long as the process lives.
+
+    Few and coarse, for Prometheus: what processes write to the server to be added up there is in coordination/stats.
+    """
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float] = LATENCY_BOUNDS_S) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        """Of the values up to each bound and above the one before; the last, of those above all bounds."""
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """On the way of every message: two additions, and nothing is checked."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    def quantile(self, q: float) -> float:
+        """About the value that a share `q` of all is not above, as if those between two bounds were evenly spread;
+        the last bound for all that is above it. nan if there is nothing."""
+        if not 0 <= q <= 1:
+            raise WrongValue("a quantile", f"{q:g}", "a number from 0 to 1")
+        rank, below = q * self.count, 0.0
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            if count and rank <= count:
+                return min(bound, below + (bound - below) * rank / count)
+            rank, below = rank - count, bound
+        return below if self.counts[-1] else math.nan
+
+
 @dataclass(frozen=True)
 class Measure:
-    """One number. The name is in base units (bytes, seconds); that of a counter ends in `_total`."""
+    """One number, or one histogram. The name is in base units (bytes, seconds); that of a counter ends in `_total`."""
 
-    kind: Literal["counter", "gauge"]
+    kind: Literal["counter", "gauge", "histogram"]
     name: str
     help: str
-    value: float
+    value: float | Histogram
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -75,11 +120,19 @@ def build_info() -> Iterator[Measure]:
 
 
 def _family(measures: list[Measure]) -> Metric:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
+    kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
     first = measures[0]
-    kind = CounterMetricFamily if first.kind == "counter" else GaugeMetricFamily
-    family = kind(first.name, first.help, labels=tuple(first.labels))
+    family: Any = kinds[first.kind](first.name, first.help, labels=tuple(first.labels))
     for measure in measures:
-        family.add_metric(tuple(measure.labels.values()), measure.value)
-    return family
+        value = measure.value
+        exposed = _buckets_and_sum(value) if isinstance(value, Histogram) else (value,)
+        family.add_metric(tuple(measure.labels.values()), *exposed)
+    return cast("Metric", family)
+
+
+def _buckets_and_sum(histogram: Histogram) -> tuple[list[tuple[str, int]], float]:
+    """To Prometheus a bucket holds everything up to its bound, that of all smaller ones included."""
+    bounds = (*(str(float(bound)) for bound in histogram.bounds), "+Inf")
+    return list(zip(bounds, accumulate(histogram.counts), strict=True)), histogram.sum

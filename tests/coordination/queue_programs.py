@@ -2,7 +2,7 @@
 
 python queue_programs.py PROGRAM SETTINGS LEDGER [JSON arguments]
 
-What happens is written to the ledger, a line for each event, with one `write`: a kill -9 leaves whole lines only.
+What happens is written to the ledger.
 """
 
 from __future__ import annotations
@@ -27,19 +27,9 @@ from kizuna.errors import KizunaError, LeaseLost
 from kizuna.service import run_until_signalled
 from kizuna.settings import Settings, load_settings
 from kizuna.testing import eventually
+from kizuna.testing.ledger import Ledger
 
 TOLD_TO_FAIL = "it was told to fail"
-
-
-class Ledger:
-    """A file that any number of processes write to."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-    def write(self, event: str, **facts: Any) -> None:
-        line = json.dumps({"event": event, **facts, "pid": os.getpid(), "at": time.time()})
-        os.write(self._file, f"{line}\n".encode())
 
 
 def die() -> None:

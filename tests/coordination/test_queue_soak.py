@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,6 +19,7 @@ from kizuna.coordination.queues.tasks import TaskStatus
 from kizuna.service import running
 from kizuna.settings import ProcessesSettings, QueuesSettings
 from kizuna.testing import eventually
+from kizuna.testing.ledger import Ledger
 
 GROUP = "soak"
 KILLING_S = 30.0
@@ -26,11 +27,6 @@ SETTLED_WITHIN_S = 90.0
 FLEET = ("produce", "produce", "consume", "consume", "work")
 
 Start = Callable[..., subprocess.Popen[bytes]]
-
-
-class Ledger(Protocol):
-    def read(self, event: str, **facts: Any) -> list[dict[str, Any]]: ...
-    def mentions(self, pid: int) -> bool: ...
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -19,16 +19,13 @@ from kizuna.coordination.worker import Worker
 from kizuna.service import running
 from kizuna.settings import ProcessesSettings, QueuesSettings
 from kizuna.testing import eventually
+from kizuna.testing.ledger import Ledger
 
 WITHIN_S = 30.0
 ALIVE = "of the one that lives"
 ELSEWHERE_WITHIN_S = 5.0
 
 Start = Callable[..., subprocess.Popen[bytes]]
-
-
-class Ledger(Protocol):
-    def read(self, event: str, **facts: Any) -> list[dict[str, Any]]: ...
 
 
 def quick(settings: Settings) -> Settings:

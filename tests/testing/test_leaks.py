@@ -13,6 +13,7 @@ FAMILIES = (
     Family("tests", "FENCE", Key("fence:<lock>", "string", "never", "last number"), "kizuna"),
     Family("tests", "QUEUE", Key("queue:<group>", "list", "removed", "what is to do"), "kizuna"),
     Family("tests", "ASIDE", Key("aside:<name>", "any", "removed", "whatever it is"), "kizuna"),
+    Family("tests", "REQUEST", Key("<unit>/req/<id>", "string", "expires", "what it asks", joined_by="/"), "muf"),
 )
 
 
@@ -28,6 +29,7 @@ def test_declared_keys_are_in_order_and_are_removed(server: ServerProcess, root:
     server.call("RPUSH", f"{{{root}:3}}:queue:a", 1)
     server.call("RPUSH", f"{root}:aside:a", 1)
     server.call("SET", f"{root}:aside:b", 1)
+    server.call("SET", f"{root}/unit_a/req/42", 1, "PX", 60_000)
 
     assert_keys_end_as_declared(server, root)
 
@@ -39,6 +41,8 @@ def test_declared_keys_are_in_order_and_are_removed(server: ServerProcess, root:
     [
         (["SET", "{}:unknown", "1"], "{}:unknown is in no keys.py"),
         (["SET", "{}:holder:a", "me"], "{}:holder:a would stay for ever, and HOLDER is declared to expire"),
+        (["SET", "{}/a/req/1", "me"], "{}/a/req/1 would stay for ever, and REQUEST is declared to expire"),
+        (["SET", "{}/a/nope/1", "me", "EX", "60"], "{}/a/nope/1 is in no keys.py"),
         (["SET", "{}:queue:a", "1"], "{}:queue:a is a string, and QUEUE is declared as list"),
         (["SET", "{}:fence:a", "1", "EX", "60"], "ms, and FENCE is declared to stay"),
     ],

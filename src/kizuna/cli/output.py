@@ -28,7 +28,7 @@ def show(data: Row | Iterable[Row], *, as_json: bool) -> None:
         _show_table(list(data))
 
 
-def put(text: str, *, nl: bool = True) -> None:
+def put(text: str | bytes, *, nl: bool = True) -> None:
     """Write data to stdout. Every command does it here, so that a full disk gets a sentence; a closed pipe goes up
     to click, which ends quietly."""
     try:

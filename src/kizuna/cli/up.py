@@ -12,6 +12,7 @@ from kizuna.cli.output import json_option, say, show
 if TYPE_CHECKING:
     from kizuna.app import Kizuna
     from kizuna.cli import Invocation
+    from kizuna.metrics import Source
     from kizuna.probes import Probes
     from kizuna.settings import Settings
 
@@ -45,7 +46,7 @@ async def serve(settings: Settings, *, as_json: bool) -> None:
     from kizuna.service import run_until_signalled
 
     async with connect(settings) as kizuna:
-        probes, sampler = make_probes(kizuna), Sampler(kizuna.metrics)
+        probes, sampler = make_probes(kizuna, kizuna.processes.measures), Sampler(kizuna.metrics)
 
         def announce() -> None:
             show(places(kizuna, probes), as_json=as_json)
@@ -57,13 +58,14 @@ async def serve(settings: Settings, *, as_json: bool) -> None:
         say(f"Stopped by {signal.name}.")
 
 
-def make_probes(kizuna: Kizuna) -> Probes:
+def make_probes(kizuna: Kizuna, *measures: Source) -> Probes:
+    """With the `measures` of what else the process does."""
     from kizuna.metrics import Metrics
     from kizuna.probes import Probes
     from kizuna.store.health.watch import ServerWatch
 
     watch = ServerWatch(kizuna.store)
-    metrics = Metrics(watch.measures, kizuna.processes.measures)
+    metrics = Metrics(watch.measures, *measures)
 
     async def page(accept: str) -> tuple[bytes, str]:
         await watch.look()

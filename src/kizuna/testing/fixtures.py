@@ -85,7 +85,8 @@ def root() -> str:
 @pytest.fixture
 def settings(server_url: str, root: str) -> Settings:
     """Settings that lead to `server` and `root`."""
-    return Settings(store=StoreSettings(url=server_url), roots=RootsSettings(system=root, coordination=root))
+    roots = RootsSettings(system=root, coordination=root, units=root)
+    return Settings(store=StoreSettings(url=server_url), roots=roots)
 
 
 @pytest.fixture

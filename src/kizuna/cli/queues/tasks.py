@@ -9,14 +9,8 @@ import click
 from kizuna.cli.connecting import connected, looking
 from kizuna.cli.exit_codes import CONFLICT, TRY_AGAIN
 from kizuna.cli.output import json_option, moment, put, say, show
-from kizuna.cli.queues.payloads import (
-    as_text,
-    check_json,
-    group_option,
-    raw_queue,
-    readable,
-    text_or_stdin,
-)
+from kizuna.cli.queues.payloads import check_json, group_option, raw_queue
+from kizuna.cli.readable import as_text, readable, text_or_stdin
 
 if TYPE_CHECKING:
     from kizuna.app import Kizuna

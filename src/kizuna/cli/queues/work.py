@@ -142,38 +142,16 @@ def summary(worker: Worker) -> str:
 
 def named_function(text: str) -> tuple[str, Callable[..., Any]]:
     """`resize=shop.images:resize`, or without a name for all tasks."""
-    import importlib
-
+    from kizuna.cli.handlers import imported_function
     from kizuna.coordination.worker.handlers import EVERY_NAME
 
     name, _, place = text.rpartition("=")
-    module, _, path = place.partition(":")
-    if not module or not path:
-        raise click.UsageError(f"--handler {text}: write [NAME=]MODULE:FUNCTION")
-    if (here := os.getcwd()) not in sys.path:  # noqa: PTH109 - text, as the others in it
-        sys.path.insert(0, here)
-    try:
-        function: Any = importlib.import_module(module)
-        for part in path.split("."):
-            function = getattr(function, part)
-    except (ImportError, AttributeError) as error:
-        raise click.UsageError(f"--handler {text}: {error}") from error
-    if not callable(function):
-        raise click.UsageError(f"--handler {text}: that is no function, but {function!r}")
-    return name or EVERY_NAME, function
+    return name or EVERY_NAME, imported_function(place, f"--handler {text}", "[NAME=]MODULE:FUNCTION")
 
 
 def named_program(command: str) -> list[tuple[str, Callable[..., Any]]]:
-    import shlex
-    import shutil
-
+    from kizuna.cli.handlers import program_arguments
     from kizuna.coordination.worker.handlers import EVERY_NAME
     from kizuna.coordination.worker.programs import Program
 
-    try:
-        arguments = shlex.split(command)
-    except ValueError as error:
-        raise click.UsageError(f"--exec {command}: {error}") from None
-    if not arguments or shutil.which(arguments[0]) is None:
-        raise click.UsageError(f"--exec {command}: there is no such program")
-    return [(EVERY_NAME, Program(arguments))]
+    return [(EVERY_NAME, Program(program_arguments(command)))]

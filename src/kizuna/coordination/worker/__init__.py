@@ -1,6 +1,7 @@
 """A program that runs tasks."""
 
-from kizuna.coordination.worker.handlers import Failed, GiveUp, RetryIn
+from kizuna.coordination.handlers import Failed
+from kizuna.coordination.worker.handlers import GiveUp, RetryIn
 from kizuna.coordination.worker.programs import Program
 from kizuna.coordination.worker.worker import Worker
 

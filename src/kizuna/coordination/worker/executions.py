@@ -14,7 +14,8 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kizuna.coordination.worker.handlers import DeliveryInThread, Failed, GiveUp, Handler, Handlers, RetryIn, reason_of
+from kizuna.coordination.handlers import Failed, Handler, reason_of
+from kizuna.coordination.worker.handlers import DeliveryInThread, GiveUp, Handlers, RetryIn
 from kizuna.errors import (
     LeaseLost,
     NotPrimary,
@@ -149,13 +150,13 @@ class Execution:
         payload = self.delivery.payload
         if not handler.is_async:
             return await self._call_in_thread(handler, payload)
-        if handler.takes_delivery:
+        if handler.takes_extra:
             return await handler.function(payload, delivery=self.delivery)
         return await handler.function(payload)
 
     async def _call_in_thread(self, handler: Handler, payload: Any) -> Any:
         loop = asyncio.get_running_loop()
-        asked = {"delivery": DeliveryInThread(self.delivery, loop)} if handler.takes_delivery else {}
+        asked = {"delivery": DeliveryInThread(self.delivery, loop)} if handler.takes_extra else {}
         call = partial(contextvars.copy_context().run, handler.function, payload, **asked)
         self.thread = loop.run_in_executor(self._ways.threads, call)
         # Shielded, so that the thread is known to go on when we no longer wait for it.
