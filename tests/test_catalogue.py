@@ -13,6 +13,15 @@ def test_a_key_is_traced_to_its_family() -> None:
     assert family_of(key.encode()) == family
 
 
+def test_a_path_of_a_unit_is_traced_to_its_family() -> None:
+    family = family_of("muf/unit_a/req/42")
+
+    assert family is not None
+    assert (family.component, family.name, family.pattern) == ("units", "REQUEST", "muf/<unit>/req/<id>")
+    assert family_of("muf:unit_a:req:42") is None
+    assert family_of("talk/unit_a/req/42", roots=["talk"]) == family
+
+
 def test_roots_can_be_other_than_the_default() -> None:
     key = CANARY.build("{elsewhere:1}", place="a", reader="r")
 

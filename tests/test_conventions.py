@@ -153,6 +153,12 @@ def test_every_family_says_what_it_means() -> None:
         assert "|" not in family.key.pattern + family.key.meaning, f"{family} would break its table in docs/keys.md"
 
 
+def test_no_two_families_share_a_name() -> None:
+    names = [family.name for family in all_families()]
+
+    assert sorted(names) == sorted(set(names)), "`kizuna keys describe NAME` and ACL rules go by the name alone"
+
+
 def test_no_two_families_share_a_key() -> None:
     for one, other in combinations(all_families(), 2):
         assert not share_a_key(one.key, other.key), f"{one.component}.{one.name}, {other.component}.{other.name}"

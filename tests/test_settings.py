@@ -220,6 +220,13 @@ def test_one_wrong_letter_still_leads_to_the_right_name(name: str, at: int) -> N
     assert nearest(name[:at] + "#" + name[at + 1 :], known_settings(Settings)) == name
 
 
+def test_a_unit_may_wait_for_a_fraction_of_a_second(places: Places) -> None:
+    places.environ |= {variable_of("units.request_s"): "0.25", variable_of("roots.units"): "talk"}
+    loaded = places.load().settings
+
+    assert (loaded.units.request_s, loaded.roots.units) == (0.25, "talk")
+
+
 # wrong values
 
 
@@ -235,6 +242,8 @@ def test_one_wrong_letter_still_leads_to_the_right_name(name: str, at: int) -> N
         ("store.timeout_s", "nan", "a number, above 0 and at most 86400"),
         ("store.timeout_s", "inf", "a number, above 0 and at most 86400"),
         ("embedded.linger_s", "-1", "a number, at least 0 and at most 86400"),
+        ("units.request_s", "0", "a number, at least 0.001 and at most 315360000"),
+        ("units.keep_s", "inf", "a number, at least 0.001 and at most 315360000"),
         ("embedded.profile", "slow", "fast or durable"),
         ("embedded.maxmemory", "a lot", "a size such as 512mb or 2gb; 0 for no limit"),
         ("store.client_name", "my app", "text without blanks, in ASCII"),

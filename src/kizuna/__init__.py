@@ -8,9 +8,10 @@ from kizuna._version import __version__
 
 if TYPE_CHECKING:
     from kizuna.app import Kizuna, connect
+    from kizuna.coordination.handlers import Failed
     from kizuna.coordination.namespace import keys
     from kizuna.coordination.queues import Push
-    from kizuna.coordination.worker import Failed, GiveUp, RetryIn, Worker
+    from kizuna.coordination.worker import GiveUp, RetryIn, Worker
     from kizuna.errors import KizunaError
     from kizuna.loop import run
     from kizuna.service import run_until_signalled, running
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Failed": "kizuna.coordination.worker",
+    "Failed": "kizuna.coordination.handlers",
     "GiveUp": "kizuna.coordination.worker",
     "Kizuna": "kizuna.app",
     "KizunaError": "kizuna.errors",

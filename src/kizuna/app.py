@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from kizuna.codecs import JSON, Codec
+from kizuna.codecs import JSON, RAW, Codec
 from kizuna.coordination.background import Background
 from kizuna.coordination.queue_names import DEFAULT_GROUP
 from kizuna.coordination.roots import roots_of
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from kizuna.coordination.processes import Processes
     from kizuna.coordination.queues import Queue, Queues
     from kizuna.coordination.stats import Stats
+    from kizuna.units.unit import Unit
+    from kizuna.units.units import Units
 
 
 # What closing connections may take, if nothing else is to be waited for.
@@ -135,6 +137,30 @@ class Kizuna:
 
         return sessions(self.store)
 
+    @cached_property
+    def units(self) -> Units:
+        """What the units of this process have in common."""
+        from kizuna.units.units import Units
+
+        return Units(self.store, self.background, self.process)
+
+    def unit(
+        self,
+        name: str,
+        *,
+        codec: Codec = RAW,
+        request_s: float | None = None,
+        response_s: float | None = None,
+        error_s: float | None = None,
+        keep_s: float | None = None,
+    ) -> Unit:
+        """A unit, that others know by this name; does nothing until it is used. Values are bytes unless another codec
+        is given, and live as long as the settings say unless they are to live for other times."""
+        from kizuna.units.unit import Unit
+
+        units = self.units
+        return Unit(units, name, codec, request_s=request_s, response_s=response_s, error_s=error_s, keep_s=keep_s)
+
     async def redis(self) -> Redis | RedisCluster:
         """A redis-py client for the same server, with its own pool, and without redis-py's repeating of writes."""
         # redis-py takes a fifth of a second to import, and most never need it.
@@ -151,6 +177,8 @@ class Kizuna:
         """
         wait_s = None
         try:
+            if "units" in vars(self):
+                await self.units.aclose()
             if "queues" in vars(self):
                 await self.queues.aclose()
             await self.background.aclose()

@@ -30,6 +30,9 @@
     ├── BackupDamaged          a backup file is not whole, or no backup at all
     ├── BackupNotWritten       a backup file could not be written, and there is none
     ├── RestoreConflict        a key that is to be restored exists already
+    ├── RequestFailed          whoever served the request answered with an error; carries its bytes
+    ├── RequestTimeout         no reply came in time; says whether somebody had taken the request
+    ├── TooLarge               a value is larger than may be sent
     └── StoreError             a command did not get its answer
         ├── NotSent            the server has not seen the command: repeating it is safe
         │   ├── Unreachable    nobody answers at the address, or the answer took too long
@@ -344,6 +347,46 @@ class RestoreConflict(KizunaError):
     def __str__(self) -> str:
         more = f" and {self.count - 1:,} more exist" if self.count > 1 else " exists"
         return f"{self.key}{more} already, and nothing was written; say --replace or --skip, or restore to another root"
+
+
+class RequestFailed(KizunaError):
+    """`body` is what was written as the error, as it is."""
+
+    def __init__(self, path: str, body: bytes) -> None:
+        super().__init__(path, body)
+        self.path, self.body = path, body
+
+    def __str__(self) -> str:
+        return f"request {self.path} failed: {self.body.decode(errors='replace') or 'without a word'}"
+
+
+class RequestTimeout(KizunaError):
+    """`claimed` tells whether somebody had taken the request and not answered yet; None where that cannot be known:
+    the request was for everybody, or the server could not be asked."""
+
+    def __init__(self, path: str, to: str, waited_s: float, claimed: bool | None) -> None:
+        super().__init__(path, to, waited_s, claimed)
+        self.path, self.to, self.waited_s, self.claimed = path, to, waited_s, claimed
+
+    def __str__(self) -> str:
+        if self.claimed:
+            return f"{self.to!r} has taken request {self.path}, and did not answer within {self.waited_s:g}s"
+        if self.claimed is None:
+            return f"no reply to request {self.path} came within {self.waited_s:g}s"
+        hint = f"is {self.to!r} serving? `kizuna units ls` shows who is there"
+        return f"nobody took request {self.path} within {self.waited_s:g}s; {hint}"
+
+
+class TooLarge(KizunaError):
+    def __init__(self, what: str, size: int, largest: int) -> None:
+        super().__init__(what, size, largest)
+        self.what, self.size, self.largest = what, size, largest
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} has {self.size:,} bytes, and {self.largest:,} are the most that is sent; "
+            "send less, or raise units.largest_bytes"
+        )
 
 
 class StoreError(KizunaError):

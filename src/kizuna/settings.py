@@ -32,6 +32,7 @@ __all__ = [
     "Secret",
     "Settings",
     "StoreSettings",
+    "UnitsSettings",
     "load",
     "load_settings",
     "redact_url",
@@ -43,6 +44,7 @@ SecondsOrNone = Annotated[float, Meta(ge=0, le=86_400)]
 # Ten years: what is kept longer is not kept for a while.
 LONGEST_KEPT_S = 315_360_000
 KeptSeconds = Annotated[int, Meta(ge=1, le=LONGEST_KEPT_S)]
+KeptFraction = Annotated[float, Meta(ge=0.001, le=LONGEST_KEPT_S)]
 Share = Annotated[float, Meta(ge=0, le=0.5)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
@@ -168,6 +170,8 @@ class RootsSettings(Section, frozen=True, kw_only=True):
     """Of kizuna's own keys."""
     coordination: Root = "poppo"
     """Of locks, processes, issues, queues, config, flags, stats and channels."""
+    units: Root = "muf"
+    """Of units: requests, replies and what they keep. Written in lower case, like all their paths."""
 
 
 class CoordinationSettings(Section, frozen=True, kw_only=True):
@@ -217,6 +221,29 @@ class QueuesSettings(Section, frozen=True, kw_only=True):
     """The part of all tasks handed out that is kept for low ones, however many others wait."""
 
 
+class UnitsSettings(Section, frozen=True, kw_only=True):
+    """Units, unless a unit or a call says otherwise."""
+
+    request_s: KeptFraction = 10
+    """How long a request waits for somebody who takes it, and its sender for the reply."""
+    response_s: KeptFraction = 60
+    """How long a reply can be read."""
+    error_s: KeptFraction = 60
+    """How long an error can be read."""
+    keep_s: KeptFraction = 3_600
+    """How long state is kept that is not written again."""
+    claim_s: Seconds = 5.0
+    """How long a request stays with a process that died while it worked on it."""
+    concurrency: AtLeastOne = 256
+    """How many requests one server of a unit works on at the same time."""
+    largest_bytes: AtLeastOne = 16 * 1024 * 1024
+    """Values above it are refused before they are sent."""
+    presence_every_s: Seconds = 5.0
+    """How often each unit says that it is there; one that is silent for three times as long is gone."""
+    poll_every_s: Seconds = 0.25
+    """How often is looked for requests and replies where the server announces no changes."""
+
+
 class KeptSettings(Section, frozen=True, kw_only=True):
     """How long things are kept."""
 
@@ -247,6 +274,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     processes: ProcessesSettings = ProcessesSettings()
     queues: QueuesSettings = QueuesSettings()
     kept: KeptSettings = KeptSettings()
+    units: UnitsSettings = UnitsSettings()
 
 
 Loaded = Found[Settings]

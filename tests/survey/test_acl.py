@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -12,29 +10,15 @@ import pytest
 
 from kizuna.app import Kizuna, connect
 from kizuna.errors import PermissionDenied
-from kizuna.settings import CoordinationSettings, Secret, Settings, StoreSettings
+from kizuna.settings import CoordinationSettings, Settings, StoreSettings, UnitsSettings
+from kizuna.store.events import Change
 from kizuna.store.inspection.backup import back_up
 from kizuna.store.inspection.cleaning import remove
 from kizuna.store.inspection.restore import Restore
 from kizuna.survey.acl import rules_for, rules_for_operators, set_user
 from kizuna.survey.known import Known
 from kizuna.testing import ClusterSetup, ServerProcess, eventually
-
-PASSWORD = "a long password"
-
-
-@contextmanager
-def signed_in(servers: list[ServerProcess], settings: Settings, rules: list[str]) -> Iterator[Settings]:
-    """The settings, for a user with these rules."""
-    user = f"user-{secrets.token_hex(4)}"
-    for server in servers:
-        server.call(*set_user(user, rules, password=PASSWORD).split(" "))
-    try:
-        store = msgspec.structs.replace(settings.store, username=user, password=Secret(PASSWORD))
-        yield msgspec.structs.replace(settings, store=store)
-    finally:
-        for server in servers:
-            server.call("ACL", "DELUSER", user)
+from kizuna.testing.users import signed_in
 
 
 async def work(k: Kizuna) -> None:
@@ -126,6 +110,53 @@ async def test_the_user_of_the_store_alone_reaches_no_key_of_coordination(
         async with connect(theirs) as k:
             with pytest.raises(PermissionDenied):
                 await k.store.call("GET", f"{root}:lock:nightly")
+
+
+async def test_the_user_of_units_reaches_their_paths_and_nothing_else(
+    server: ServerProcess, settings: Settings, root: str
+) -> None:
+    with signed_in([server], settings, rules_for(Known(settings), ["units"])) as theirs:
+        async with connect(theirs) as k:
+            async with k.store.events.watch(f"{root}/*/req/*") as changes:
+                await k.store.call("SET", f"{root}/a/req/1", "hello", "PX", 60_000)
+                change = await changes.next(timeout_s=5)
+            assert isinstance(change, Change)
+            assert change.key == f"{root}/a/req/1"
+            assert await k.store.call("GET", f"{root}/a/req/1") == b"hello"
+            with pytest.raises(PermissionDenied):
+                await k.store.call("GET", f"{root}:lock:nightly")
+            with pytest.raises(PermissionDenied):
+                await k.store.call("SET", f"{root}/a/nope/1", "hello")
+
+
+async def test_a_pattern_of_one_unit_is_not_granted_to_the_component(
+    server: ServerProcess, settings: Settings, root: str
+) -> None:
+    with signed_in([server], settings, rules_for(Known(settings), ["units"])) as theirs:
+        async with connect(theirs) as k:
+            with pytest.raises(PermissionDenied):
+                async with k.store.events.watch(f"{root}/a/res/*"):
+                    pass
+
+
+async def test_units_of_a_user_that_may_not_hear_their_patterns_call_each_other_all_the_same(
+    server: ServerProcess, settings: Settings
+) -> None:
+    fast = msgspec.structs.replace(settings, units=UnitsSettings(poll_every_s=0.02))
+    with signed_in([server], fast, rules_for(Known(fast), ["units"])) as theirs:
+        async with connect(theirs) as k, k.unit("detector").serving(lambda data: data.upper()):
+            assert await k.unit("caller").request("detector", b"hello") == b"HELLO"
+
+
+async def test_an_operator_can_watch_and_clean_the_paths_of_units(
+    server: ServerProcess, settings: Settings, root: str
+) -> None:
+    known = Known(settings)
+    with signed_in([server], settings, rules_for_operators(known)) as theirs:
+        async with connect(theirs) as k, k.store.events.watch(f"{root}/*/*/*") as changes:
+            await k.store.call("SET", f"{root}/a/req/1", "hello", "PX", 60_000)
+            assert isinstance(await changes.next(timeout_s=5), Change)
+            assert await remove(k.store, known.patterns(f"{root}/a")) == 1
 
 
 async def test_an_operator_can_back_up_restore_and_clean_and_reaches_nothing_else(

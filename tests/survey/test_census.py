@@ -39,6 +39,17 @@ def test_memory_is_counted_by_family_and_component() -> None:
     assert census.examples == {"undeclared": [b"poppo:nobody:knows"]}
 
 
+def test_paths_of_units_are_counted_by_their_status() -> None:
+    census = Census(KNOWN)
+    census.add([facts("muf/a/req/1", ttl_ms=5), facts("muf/b/req/2", ttl_ms=5), facts("muf/a/res/1")])
+
+    assert {name: tally.keys for name, tally in census.families.items()} == {
+        ("units", "REQUEST"): 2,
+        ("units", "RESPONSE"): 1,
+    }
+    assert census.examples == {"never ends": [b"muf/a/res/1"]}
+
+
 @given(sizes=st.lists(st.integers(0, 1000), max_size=50), biggest=st.integers(0, 5))
 def test_the_biggest_keys_are_named_in_order(sizes: list[int], biggest: int) -> None:
     census = Census(KNOWN, biggest)

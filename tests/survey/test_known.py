@@ -11,10 +11,11 @@ from kizuna.survey.known import Known, shown
 
 PLAIN = Known(Settings())
 SHARDED = Known(Settings(coordination=CoordinationSettings(shards=4)))
-RENAMED = Known(Settings(roots=RootsSettings(system="app:sys", coordination="app")))
+RENAMED = Known(Settings(roots=RootsSettings(system="app:sys", coordination="app", units="app/talk")))
+SHARED = Known(Settings(roots=RootsSettings(system="all", coordination="all", units="all")))
 
 
-@pytest.mark.parametrize("known", [PLAIN, SHARDED, RENAMED])
+@pytest.mark.parametrize("known", [PLAIN, SHARDED, RENAMED, SHARED])
 def test_every_family_is_found_again_by_its_keys(known: Known) -> None:
     for family in all_families():
         if family.key.type == "channel":
@@ -26,7 +27,14 @@ def test_every_family_is_found_again_by_its_keys(known: Known) -> None:
             assert (found.family, found.root, found.names) == (family, root, names)
 
 
-@pytest.mark.parametrize("key", [b"poppobuilder:queue:high", b"poppo", b"poppo:", b"\xff", b"{poppo:1}:queue:high"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"poppobuilder:queue:high", b"poppo", b"poppo:", b"\xff", b"{poppo:1}:queue:high", b"poppo/queue/high",
+        b"muf", b"muf/", b"muf/a/req", b"muf/a/req/1/2", b"muf/a/nope/1", b"muf//req/1", b"muf:a:req:1",
+        b"mufti/a/req/1", b"MUF/a/req/1", b"muf/A/req/1", b"muf/a/req/\xff", b"{muf:0}/a/req/1",
+    ],
+)  # fmt: skip
 def test_what_nobody_declared_has_no_family(key: bytes) -> None:
     assert PLAIN.find(key) is None
 
@@ -49,6 +57,14 @@ def test_only_shards_in_use_are_known() -> None:
         (("{poppo:2}:lock:*",), [b"{poppo:2}:lock:a"], [b"{poppo:3}:lock:a", b"poppo:lock:a"]),
         (("other:*",), [b"poppo:other:a"], [b"other:a"]),
         (("temp", "session"), [b"poppo:temp:a", b"poppo:session:a"], [b"poppo:lock:a"]),
+        ((), [b"muf/a/req/1", b"muf/a"], [b"mufti/a/req/1", b"muf", b"other/muf/a/req/1"]),
+        (("muf",), [b"muf/a/req/1"], [b"poppo:a", b"mufti/a/req/1"]),
+        (("muf/",), [b"muf/a/req/1"], [b"poppo:a"]),
+        (("detector",), [b"muf/detector/req/1", b"poppo:detector:1"], [b"muf/detector.2/req/1"]),
+        (("muf/a/req",), [b"muf/a/req/1", b"muf/a/req"], [b"muf/a/res/1", b"muf/a/requests/1"]),
+        (("a/req",), [b"muf/a/req/1"], [b"muf/b/req/1"]),
+        (("*/req/detector.*",), [b"muf/a/req/detector.1"], [b"muf/a/req/other.1"]),
+        (("muf:a",), [b"muf/a/req/1"], [b"poppo:a"]),
     ],
 )
 def test_patterns_are_meant_below_the_roots(
@@ -60,9 +76,27 @@ def test_patterns_are_meant_below_the_roots(
     assert [key for key in not_matched if matches(key)] == []
 
 
-@given(pattern=st.text(alphabet="ab:*?[]{}poppkizuna", max_size=12))
+def test_where_roots_are_shared_the_separator_tells_what_is_meant() -> None:
+    assert SHARED.patterns() == ["all:*", "all/*", "{all:*}:*"]
+    assert SHARED.patterns("all/a") == ["all/a", "all/a/*"]
+    assert SHARED.patterns("all:a") == ["all:a", "all:a:*", "{all:*}:a", "{all:*}:a:*"]
+
+
+def test_one_root_may_be_the_beginning_of_another() -> None:
+    assert RENAMED.patterns("app/talk/a") == ["app/talk/a", "app/talk/a/*"]
+    assert RENAMED.patterns("app:sys:canary:*") == ["app:sys:canary:*", "{app:sys:*}:canary:*"]
+
+
+def test_the_root_of_units_is_in_lower_case_as_all_they_write() -> None:
+    known = Known(Settings(roots=RootsSettings(units="Talk")))
+
+    assert known.find(b"talk/a/req/1") is not None
+    assert "talk/*" in known.patterns()
+
+
+@given(pattern=st.text(alphabet="ab:/*?[]{}poppkizunamf", max_size=12))
 def test_no_pattern_leaves_the_roots(pattern: str) -> None:
-    beginnings = ("poppo:", "kizuna:", "{poppo", "{kizuna")
+    beginnings = ("poppo:", "kizuna:", "muf/", "{poppo", "{kizuna", "{muf")
 
     assert all(expanded.startswith(beginnings) for expanded in PLAIN.patterns(pattern))
 

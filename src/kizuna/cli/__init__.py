@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -34,6 +35,7 @@ COMMANDS = {
     "status": Place("kizuna.cli.status", "status", "Show the server in use and how it is."),
     "doctor": Place("kizuna.cli.doctor", "doctor", "Check everything, and say how to mend what is wrong."),
     "keys": Place("kizuna.cli.keys", "keys", "List, measure, back up and clean the keys on the server."),
+    "units": Place("kizuna.cli.units", "units", "Call, serve and watch units, and the state that they keep."),
     "locks": Place("kizuna.cli.locks", "locks", "Show, hold and break locks."),
     "processes": Place("kizuna.cli.processes", "processes", "Show the processes of the fleet, alive and dead."),
     "issues": Place("kizuna.cli.issues", "issues", "Check issues out and in, and see who works on what."),
@@ -167,4 +169,14 @@ def command(ctx: click.Context, config: str | None, assignments: dict[str, str],
 
 def main() -> None:
     """Run this process's command line, and end the process with one of the documented exit codes."""
+    _open_standard_streams()
     command(prog_name="kizuna")
+
+
+def _open_standard_streams() -> None:
+    """Who started us may have closed some, as in `kizuna … <&-`; a socket that got such a number would not be expected
+    there, neither by a program that we start nor by the loop."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # For as long as we run. It gets the lowest number that is free, which is the one that is missing.
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115

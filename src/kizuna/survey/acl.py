@@ -25,8 +25,10 @@ TO_WORK = ("+eval", "+evalsha", "+time", "+info", "+config|get", "+client|list")
 silent process is still connected."""
 TO_OPERATE = ("+dbsize", "+memory|usage", "+latency|latest", "+slowlog|get", "+cluster|info")
 
-# A user may subscribe to a pattern only if that very pattern was granted: these are watched as a whole.
-_WATCHED = frozenset({"CANARY", "CONFIG", "FLAG"})
+# A user may subscribe to a pattern only if that very pattern was granted: these are watched as a whole. Units besides
+# hear patterns with their own name in them, which only rules for a unit can name; with those for the component they
+# hear what all listen to, and look for the rest every now and then.
+_WATCHED = frozenset({"CANARY", "CONFIG", "FLAG", "REQUEST", "RESPONSE", "ERROR", "KEEP"})
 
 
 def rules_for(known: Known, components: Iterable[str], *, database: int = 0) -> list[str]:
@@ -35,22 +37,29 @@ def rules_for(known: Known, components: Iterable[str], *, database: int = 0) -> 
     families = [family for family in all_families() if family.component in wanted]
     keys = [_glob(known, family) for family in families if family.key.type != "channel"]
     channels = [glob for family in families if family.key.type == "channel" for glob in _channels(known, family)]
-    watched = [_glob(known, family) for family in families if family.name in _WATCHED]
     return [
         *ON_DATA,
         *TO_CONNECT,
         *TO_WORK,
         *(f"~{glob}" for glob in _reduced(keys)),
         *(f"&{glob}" for glob in _reduced(channels)),
-        *(f"&__keyspace@{database}__:{glob}" for glob in dict.fromkeys(watched)),
+        *_heard(_watched(known, families), database),
     ]
 
 
 def rules_for_operators(known: Known, *, database: int = 0) -> list[str]:
-    """The rules for people who list, back up, restore and clean everything below the roots."""
-    below = list(dict.fromkeys(stem for name in known.names for stem in (f"{name}:*", f"{{{name}:*}}:*")))
-    channels = [f"&{glob}" for glob in below] + [f"&__keyspace@{database}__:{glob}" for glob in below]
-    return [*ON_DATA, *TO_CONNECT, *TO_WORK, *TO_OPERATE, *(f"~{glob}" for glob in below), *channels]
+    """The rules for people who list, back up, restore and clean everything below the roots, and watch it change."""
+    below = [f"{stem}*" for name in known.names for stem in known.stems_of(name)]
+    heard = _heard([*below, *_watched(known, all_families())], database)
+    return [
+        *ON_DATA,
+        *TO_CONNECT,
+        *TO_WORK,
+        *TO_OPERATE,
+        *(f"~{glob}" for glob in below),
+        *(f"&{glob}" for glob in below),
+        *heard,
+    ]
 
 
 def set_user(user: str, rules: Sequence[str], *, password: str | None = None, for_file: bool = False) -> str:
@@ -66,6 +75,19 @@ def components() -> tuple[str, ...]:
 
 def _glob(known: Known, family: Family) -> str:
     return glob_of(family.key, known.roots[family.component])
+
+
+def _watched(known: Known, families: Sequence[Family]) -> Iterator[str]:
+    for family in families:
+        if family.name in _WATCHED:
+            yield _glob(known, family)
+    if any(family.component == "units" for family in families):
+        yield f"{known.roots['units'].root}/*/*/*"
+
+
+def _heard(globs: Iterable[str], database: int) -> list[str]:
+    """So that changes of keys that fit these may be heard of: each as it stands, whether another covers it or not."""
+    return [f"&__keyspace@{database}__:{glob}" for glob in dict.fromkeys(globs)]
 
 
 def _channels(known: Known, family: Family) -> tuple[str, str]:

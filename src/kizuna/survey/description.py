@@ -60,7 +60,7 @@ async def describe_key(store: Store, known: Known, text: str) -> dict[str, Any]:
     key = facts.key if facts else text.encode(errors="surrogateescape")
     found = known.find(key)
     if found is None and (found := _below_a_root(known, text)) and "{" not in found.root:
-        key = f"{found.root}:{text}".encode(errors="surrogateescape")
+        key = f"{found.root}{found.family.key.joined_by}{text}".encode(errors="surrogateescape")
     described: dict[str, Any] = {"key": shown(key)}
     if found is not None:
         described |= facts_of_family(found.family, known) | {"root": found.root, "names": found.names}
@@ -75,7 +75,7 @@ async def _look(store: Store, known: Known, text: str) -> Facts | None:
     raw = text.encode(errors="surrogateescape")
     if known.is_below(raw):
         return next(iter(await look_at(store, [raw])), None)
-    below = [f"{root}:".encode() + raw for root in sorted(known.roots_in_use)]
+    below = [key.encode(errors="surrogateescape") for key in known.keys_meant(text)]
     facts = await look_at(store, below)
     if facts or _below_a_root(known, text):
         return min(facts, key=lambda one: below.index(one.key), default=None)
@@ -84,7 +84,7 @@ async def _look(store: Store, known: Known, text: str) -> Facts | None:
 
 
 def _below_a_root(known: Known, text: str) -> Found | None:
-    found = (known.find(f"{root}:{text}".encode(errors="surrogateescape")) for root in sorted(known.roots_in_use))
+    found = (known.find(key.encode(errors="surrogateescape")) for key in known.keys_meant(text))
     return next(filter(None, found), None)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from kizuna.units.paths import lowered
+
 if TYPE_CHECKING:
     from kizuna.store.inspection.looking import Facts
     from kizuna.survey.known import Found, Known
@@ -36,11 +38,14 @@ def problem_with(known: Known, facts: Facts, found: Found | None) -> Finding | N
 def _undeclared(known: Known, key: bytes) -> Finding:
     if not known.is_below(key):
         return Finding(key, "beside a root", "it begins like a root, and is not below it")
-    shards = {roots.root: roots.shards for roots in known.roots.values()}
     text = key.decode(errors="backslashreplace")
-    root = next(name for name in shards if text.startswith((f"{name}:", f"{name}/", f"{{{name}")))
-    if shards[root] > 1 and not text.startswith("{"):
-        return Finding(key, "undeclared", f"it is not in one of the {shards[root]} shards of {root}")
+    root = next(name for name in known.names if text.startswith((f"{name}:", f"{name}/", f"{{{name}")))
+    shards = known.shards_of(root)
+    if shards > 1 and text.startswith(f"{root}:"):
+        return Finding(key, "undeclared", f"it is not in one of the {shards} shards of {root}")
     if text.startswith("{") and text[: text.find("}") + 1] not in known.roots_in_use:
-        return Finding(key, "undeclared", f"it is in a shard that is not in use: {root} has {shards[root]}")
+        return Finding(key, "undeclared", f"it is in a shard that is not in use: {root} has {shards}")
+    meant = known.find(lowered(text).encode())
+    if meant is not None and meant.family.component == "units":
+        return Finding(key, "undeclared", "it is not in lower case, as the paths of units are")
     return Finding(key, "undeclared", "no family has such a key")

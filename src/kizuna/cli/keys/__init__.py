@@ -17,9 +17,9 @@ from kizuna.cli.keys.measuring import stat
 def keys() -> None:
     """List, measure, back up and clean the keys on the server.
 
-    PATTERN is meant below the roots, in all shards: `lock:*` is `poppo:lock:*`, a plain word such as `queue` is that
-    key and all below it, and none at all is everything. With --anywhere it is taken as it stands. The server is
-    asked in small steps, with pauses while it is slow.
+    PATTERN is meant below the roots, in all shards: `lock:*` is `poppo:lock:*`, a plain word such as `queue`, or
+    `unit_a/req` for a unit's requests, is that key and all below it, and none at all is everything. With --anywhere it
+    is taken as it stands. The server is asked in small steps, with pauses while it is slow.
 
     \b
     $ kizuna keys tree

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kizuna.cli.output import json_option, put, say, show
+from kizuna.cli.acl_users import FILE, acl_file_option, password_option, show_user
+from kizuna.cli.output import json_option, put, show
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kizuna.cli import Invocation
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+ABOUT_UNITS = (
+    "The server grants patterns only as they stand, and each unit hears one with its own name in it: with this line "
+    "units work, and look for their messages instead of hearing of them. `kizuna units acl NAME` lets one hear."
+)
 
 
 @click.command()
 @click.argument("components", metavar="[COMPONENT]...", nargs=-1)
 @click.option("--operator", is_flag=True, help="For people who use `kizuna keys`: everything below the roots.")
 @click.option("--user", default="kizuna", show_default=True, help="The name of the user.")
-@click.option("--password-file", type=FILE, help="Give it this password; only its SHA-256 is printed.")
-@click.option("--acl-file", "for_file", is_flag=True, help="Print a line for an ACL file instead of a command.")
+@password_option
+@acl_file_option
 @json_option
 @click.pass_obj
 def acl(
@@ -53,14 +58,8 @@ def acl(
         if operator
         else rules.rules_for(known, wanted, database=database)
     )
-    password = password_file.read_text().rstrip("\r\n") if password_file else None
-    line = rules.set_user(user, granted, password=password, for_file=for_file)
-    if as_json:
-        show({"user": user, "rules": granted, "line": line}, as_json=True)
-        return
-    put(line)
-    if password is None:
-        say(f"Nobody can sign in as {user} before it has a password: ACL SETUSER {user} '>…', or --password-file.")
+    note = ABOUT_UNITS if "units" in wanted and not operator else ""
+    show_user(user, granted, password_file, note, for_file=for_file, as_json=as_json)
 
 
 def refuse_unknown(components: tuple[str, ...], known: tuple[str, ...]) -> None:

@@ -101,6 +101,7 @@ def read_roots(_: click.Context, __: click.Parameter, given: tuple[str, ...]) ->
         try:
             for root in (old, new):
                 Key("x", "string", "removed", "").build(root)
+                Key("x", "string", "removed", "", joined_by="/").build(root)
         except IllegalName as error:
             raise click.BadParameter(f"{text!r}: {error}; write OLD=NEW") from None
         if "{" in text:

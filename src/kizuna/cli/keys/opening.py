@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,12 @@ def counted(keys: int) -> str:
 
 def nothing_matches(known: Known, given: tuple[str, ...], *, anywhere: bool) -> str:
     what = ", ".join(given) or "anything"
-    return f"No key matches {what}" + ("." if anywhere else f" below {' or '.join(known.names)}.")
+    return f"No key matches {what}" + ("." if anywhere else f" below {either(known.names)}.")
+
+
+def either(names: Sequence[str]) -> str:
+    """`a, b or c`."""
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def ends_in(ttl_ms: int | None) -> str:
