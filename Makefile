@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# Queues that ours is measured against: each has a lock and a folder of its own, since they want different redis-py.
-PEERS  := $(patsubst benchmarks/queue_peers/locks/%.txt,$(VENV)/peers/%,$(wildcard benchmarks/queue_peers/locks/*.txt))
+# What ours is measured against: each has a lock and a folder of its own, since they want different redis-py.
+PEERS  := $(patsubst benchmarks/peer_locks/%.txt,$(VENV)/peers/%,$(wildcard benchmarks/peer_locks/*.txt))
 PINNED := --universal --python-version 3.11 --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 .PHONY: up test check format bench docs lock clean
@@ -37,7 +37,7 @@ lock: $(READY)               ## resolve the dependencies anew and pin them with 
 	    --output-file requirements.lock
 	for peer in $(notdir $(PEERS)); do \
 	    $(BIN)/uv pip compile --group peer-$$peer $(PINNED) --quiet \
-	        --output-file benchmarks/queue_peers/locks/$$peer.txt || exit 1; \
+	        --output-file benchmarks/peer_locks/$$peer.txt || exit 1; \
 	done
 
 clean:                       ## remove everything that these commands made; data of the embedded server stays
@@ -52,7 +52,7 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/peers/%: benchmarks/queue_peers/locks/%.txt | $(READY)
+$(VENV)/peers/%: benchmarks/peer_locks/%.txt | $(READY)
 	rm -rf $@
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --target $@ -r $<
 	@touch $@

@@ -1,6 +1,6 @@
 """python -m benchmarks [suite …] [--loop asyncio|uvloop|both] [--peer NAME] [--json FILE] [--strict]
 
-Everything in one run, on one server, so that the ratios mean something; about seven minutes.
+Everything in one run, on one server, so that the ratios mean something; about a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import command, inspection, locks, notifications, queue_growth, queues, scripts, wire
+from benchmarks import command, idle_units, inspection, locks, notifications, queue_growth, queues, scripts, units, wire
 from benchmarks.loops import LOOPS, Loop
-from benchmarks.queue_peers.entries import PEERS
+from benchmarks.queue_peers.entries import PEERS as QUEUE_PEERS
 from benchmarks.reporting import Report
+from benchmarks.unit_peers.entries import PEERS as UNIT_PEERS
 from kizuna.testing.servers import ServerProcess
 
-SUITES = ("wire", "scripts", "notifications", "locks", "command", "queues", "growth", "inspection")
+SUITES = ("wire", "scripts", "notifications", "locks", "command", "queues", "growth", "units", "inspection")
+PEERS = (*QUEUE_PEERS, *UNIT_PEERS)
 
 
 def main() -> int:
@@ -43,6 +45,9 @@ def main() -> int:
         queues.measure(report, loops, asked.peer)
     if "growth" in suites:
         queue_growth.measure(report, loops[-1])
+    if "units" in suites:
+        units.measure(report, loops, asked.peer)
+        idle_units.measure(report, loops)
     if "inspection" in suites:
         inspection.measure(report)
     report.verdict()
@@ -56,7 +61,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition("\n\n")[2])
     parser.add_argument("suites", nargs="*", metavar="suite", help=f"some of {', '.join(SUITES)}; default all")
     parser.add_argument("--loop", choices=[*LOOPS, "both"], default="both")
-    parser.add_argument("--peer", action="append", default=[], choices=PEERS, help="queues: only this; can be repeated")
+    parser.add_argument(
+        "--peer", action="append", default=[], choices=PEERS, help="queues, units: only this; can be repeated"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure to this file")
     parser.add_argument("--strict", action="store_true", help="exit code 1 if a goal is missed")
     asked = parser.parse_args()

@@ -16,8 +16,8 @@ from statistics import median
 
 from benchmarks.loops import Loop, run_on
 from benchmarks.measuring import without_leftovers
-from benchmarks.queue_peers.servers import embedded_server, memory_of
 from benchmarks.reporting import Goal, Report
+from benchmarks.servers import embedded_server, memory_of
 from kizuna import connect
 from kizuna.codecs import RAW
 from kizuna.coordination.queues import Queue

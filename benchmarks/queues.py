@@ -12,11 +12,11 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from benchmarks.loops import Loop
-from benchmarks.queue_peers.entries import JETSTREAM, OURS, Entry, entries, is_installed
-from benchmarks.queue_peers.processes import PeerFailed
-from benchmarks.queue_peers.servers import embedded_server
+from benchmarks.peer_processes import PeerFailed
+from benchmarks.queue_peers.entries import JETSTREAM, OURS, Entry, can_take_part, entries
 from benchmarks.queue_peers.turns import Turn, take_turn
 from benchmarks.reporting import Cell, Goal, Report, shown_ratio
+from benchmarks.servers import embedded_server
 from kizuna.testing.servers import ServerProcess
 
 ROUNDS = 3
@@ -65,7 +65,7 @@ def _take_turns(server: ServerProcess, contenders: Sequence[Entry], folder: Path
 
 
 def _add_turn(record: Record, entry: Entry, server: ServerProcess, url: str, folder: Path) -> None:
-    if not is_installed(entry):
+    if not can_take_part(entry):
         record.failures = ["not installed; `make bench` does it"] * TURNS_MAY_FAIL
         return
     try:

@@ -20,6 +20,8 @@ class Goal:
     promised: float
     at_most: bool = False
     """Lower is better, as with seconds; else it is a ratio, and higher is better."""
+    unit: str = "s"
+    """Of what is to be low."""
 
     @property
     def met(self) -> bool:
@@ -29,7 +31,7 @@ class Goal:
 
     def text(self) -> str:
         if self.at_most:
-            return f"{self.measured:.3f} s (goal < {self.promised:g} s){self._mark()}"
+            return f"{self.measured:.3f} {self.unit} (goal < {self.promised:g} {self.unit}){self._mark()}"
         return f"{shown_ratio(self.measured)} {self.what} (goal {self.promised:g}){self._mark()}"
 
     def _mark(self) -> str:
@@ -72,6 +74,12 @@ class Report:
             self._goals.append({"subject": subject, **asdict(goal), "met": goal.met})
             if not goal.met:
                 self.missed.append(f"{subject}: {goal.text()}")
+
+    def unmeasured(self, subject: str, why: str) -> None:
+        """A goal of which nobody knows whether it is reached was not."""
+        print(f"{subject}: not measured: {why}", flush=True)
+        self._goals.append({"subject": subject, "why": why, "met": False})
+        self.missed.append(f"{subject}: not measured")
 
     def verdict(self) -> None:
         self.title("Goals")

@@ -3,6 +3,6 @@
     python -m benchmarks.queue_peers <name> worker      runs tasks until its standard input ends
     python -m benchmarks.queue_peers <name> producer    does as it is ordered on its standard input
 
-where QUEUE_URL names the server and QUEUE_LOOP the event loop, for those that leave the choice. A peer is a module
+where PEER_URL names the server and PEER_LOOP the event loop, for those that leave the choice. A peer is a module
 with `connect()`, which returns a `Producer` (see `roles.py`), and `work()`, which is the worker.
 """

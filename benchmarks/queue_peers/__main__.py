@@ -7,7 +7,8 @@ from __future__ import annotations
 import importlib
 import sys
 
-from benchmarks.queue_peers.roles import end_with_standard_input, obey
+from benchmarks.peer_roles import end_with_standard_input
+from benchmarks.queue_peers.roles import obey
 
 name, role = sys.argv[1:]
 peer = importlib.import_module(f"benchmarks.queue_peers.{name}")

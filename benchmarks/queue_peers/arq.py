@@ -9,7 +9,8 @@ from typing import Any
 from arq import create_pool, run_worker
 from arq.connections import RedisSettings
 
-from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S, URL, map_with_callers, with_callers
+from benchmarks.peer_roles import URL
+from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S, map_with_callers, with_callers
 
 LOOK_EVERY_S = 0.01
 SERVER = RedisSettings.from_dsn(URL)

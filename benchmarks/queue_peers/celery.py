@@ -9,7 +9,8 @@ from typing import Any
 
 from celery import Celery, group
 
-from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S, URL
+from benchmarks.peer_roles import URL
+from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S
 
 app = Celery("benchmark", broker=URL, backend=URL)
 

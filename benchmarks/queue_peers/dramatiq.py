@@ -10,7 +10,8 @@ from dramatiq.cli import main, make_argument_parser
 from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
 
-from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S, URL
+from benchmarks.peer_roles import URL
+from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S
 
 broker = RedisBroker(url=URL)
 broker.add_middleware(Results(backend=RedisBackend(url=URL)))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
 from benchmarks.loops import Loop
+from benchmarks.peer_processes import is_installed
 
-Role = Literal["producer", "worker", "server"]
 OURS, JETSTREAM = "kizuna", "jetstream"
 
 
@@ -54,10 +51,5 @@ def entries(loops: Sequence[Loop], only: Sequence[str] = ()) -> list[Entry]:
 PEERS = tuple(dict.fromkeys(entry.peer for entry in entries(["asyncio"]) if entry.peer != OURS))
 
 
-def packages_of(entry: Entry) -> Path:
-    """The folder of what was installed for this peer alone; see `bench` in the Makefile."""
-    return Path(sys.prefix, "peers", entry.peer)
-
-
-def is_installed(entry: Entry) -> bool:
-    return entry.peer == OURS or packages_of(entry).is_dir()
+def can_take_part(entry: Entry) -> bool:
+    return entry.peer == OURS or is_installed(entry.peer)

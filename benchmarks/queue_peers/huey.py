@@ -11,7 +11,8 @@ from typing import Any
 from huey import RedisHuey
 from huey.bin.huey_consumer import consumer_main
 
-from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S, URL
+from benchmarks.peer_roles import URL
+from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S
 
 huey = RedisHuey("benchmark", url=URL, notify_result=True)
 

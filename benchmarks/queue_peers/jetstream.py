@@ -15,7 +15,8 @@ import nats
 from nats.errors import TimeoutError as NothingCame
 from nats.js.api import ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
 
-from benchmarks.queue_peers.roles import FOLDER, PAYLOAD, RESULT_WITHIN_S, URL, run
+from benchmarks.peer_roles import FOLDER, URL, run
+from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S
 
 STREAM, SUBJECT, WORKERS = "tasks", "tasks.noop", "workers"
 BATCH = 500

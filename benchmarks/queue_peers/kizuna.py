@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S, URL, run
+from benchmarks.peer_roles import URL, run
+from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S
 from kizuna import connect as connect_kizuna
 from kizuna.codecs import RAW
 from kizuna.coordination.worker import Worker

@@ -1,28 +1,16 @@
-"""What the processes of all peers have in common: producers take orders, and all end when nobody is left to give any.
-
-Orders and answers are lines of JSON. Whatever a library prints goes to standard error.
-
-    {"order": "run_together", "tasks": 500}   ->   {"seconds": 0.41, "latencies_ms": []}
-"""
+"""What the producers of all queues have in common: the orders that they take, each for a number of tasks."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
-import json
-import os
-import signal
-import sys
-import threading
 import time
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-URL = os.environ.get("QUEUE_URL", "redis://localhost:6379/0")
-FOLDER = Path(os.environ.get("QUEUE_FOLDER", "."))
-LOOP = os.environ.get("QUEUE_LOOP", "asyncio")
+from benchmarks import peer_roles
+
 PAYLOAD = "p" * 100
 CALLERS = 100
 """How many tasks of the producer push or wait at the same time, where a library has no interface for many at once."""
@@ -49,31 +37,12 @@ class Producer(Protocol):
 
 def obey(connect: Callable[[], Awaitable[Producer]]) -> None:
     """Be the producer: connect, then do and answer one order after the other."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    run(_obey(connect, answers))
+    peer_roles.obey(_connected(connect), _ORDERS)
 
 
-def run(main: Any) -> None:
-    if LOOP == "uvloop":
-        import uvloop
-
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(main)
-    else:
-        asyncio.run(main)
-
-
-def end_with_standard_input() -> None:
-    """The benchmark holds the other end; however it ends, nothing of this process group is left."""
-
-    def wait() -> None:
-        os.read(stdin, 1)
-        os.killpg(0, signal.SIGKILL)
-
-    # Some workers read or close what is called sys.stdin.
-    stdin = os.dup(0)
-    threading.Thread(target=wait, daemon=True).start()
+@asynccontextmanager
+async def _connected(connect: Callable[[], Awaitable[Producer]]) -> AsyncIterator[Producer]:
+    yield await connect()
 
 
 async def with_callers(tasks: int, operation: Callable[[], Awaitable[Any]]) -> list[Any]:
@@ -88,19 +57,6 @@ async def map_with_callers(items: Any, operation: Callable[[Any], Awaitable[Any]
         return [await operation(item) for item in waiting]
 
     return [outcome for outcomes in await asyncio.gather(*(call() for _ in range(CALLERS))) for outcome in outcomes]
-
-
-async def _obey(connect: Callable[[], Awaitable[Producer]], answers: Any) -> None:
-    producer = await connect()
-    # Keep the garbage collector off what importing has left.
-    gc.collect()
-    gc.freeze()
-    while line := await asyncio.to_thread(sys.stdin.readline):
-        asked = json.loads(line)
-        answers.write(json.dumps(await _ORDERS[asked["order"]](producer, asked["tasks"])) + "\n")
-    # Not all of the libraries can be told to end; their process can.
-    answers.close()
-    os._exit(0)
 
 
 async def _push_each(producer: Producer, tasks: int) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import Any
 from saq import Queue
 from saq.runner import run
 
-from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S, URL, with_callers
+from benchmarks.peer_roles import URL
+from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S, with_callers
 
 LOOK_EVERY_S = 0.05
 LOOK_FOR_ONE_EVERY_S = 0.005

@@ -12,7 +12,8 @@ from typing import Any
 from taskiq.__main__ import main
 from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
 
-from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S, URL, map_with_callers, with_callers
+from benchmarks.peer_roles import URL
+from benchmarks.queue_peers.roles import PAYLOAD, RESULT_WITHIN_S, map_with_callers, with_callers
 
 LOOK_EVERY_S = 0.005
 

@@ -14,9 +14,9 @@ from operator import sub
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.queue_peers.entries import Entry, Role
-from benchmarks.queue_peers.processes import PeerProcess, cpu_s_of
-from benchmarks.queue_peers.servers import memory_of
+from benchmarks.peer_processes import PeerProcess, cpu_s_of
+from benchmarks.queue_peers.entries import Entry
+from benchmarks.servers import memory_of
 from kizuna.testing.servers import HOST, ServerProcess, free_port
 
 WARM_UP = 20
@@ -54,7 +54,7 @@ class _Team:
         return Shares(self.producer.cpu_s(), self.worker.cpu_s(), self.server_cpu_s())
 
     def per_second(self, order: str, tasks: int) -> float:
-        return float(tasks / self.producer.order(order, tasks)["seconds"])
+        return float(tasks / self.producer.order(order, tasks=tasks)["seconds"])
 
 
 def take_turn(entry: Entry, server: ServerProcess, url: str, folder: Path) -> Turn:
@@ -68,7 +68,7 @@ def take_turn(entry: Entry, server: ServerProcess, url: str, folder: Path) -> Tu
         run = team.per_second("run_together", entry.run)
         spent_s = map(sub, team.cpu_s(), before_s)
         cpu_us = Shares(*(seconds * 1e6 / entry.run for seconds in spent_s))
-        latencies_ms = team.producer.order("run_each", entry.latencies)["latencies_ms"]
+        latencies_ms = team.producer.order("run_each", tasks=entry.latencies)["latencies_ms"]
 
         team.worker.end()
         empty = memory_of(server)
@@ -82,8 +82,9 @@ def take_turn(entry: Entry, server: ServerProcess, url: str, folder: Path) -> Tu
 def _team(entry: Entry, server: ServerProcess, url: str, folder: Path) -> Iterator[_Team]:
     with ExitStack() as stack:
 
-        def start(role: Role) -> PeerProcess:
-            return stack.enter_context(PeerProcess(entry, role, url, folder))
+        def start(role: str) -> PeerProcess:
+            process = PeerProcess("benchmarks.queue_peers", entry.peer, role, url=url, folder=folder, loop=entry.loop)
+            return stack.enter_context(process)
 
         if entry.has_own_server:
             url = f"nats://{HOST}:{free_port()}"

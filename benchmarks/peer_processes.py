@@ -8,12 +8,13 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.queue_peers.entries import Entry, Role, packages_of
+from benchmarks.loops import Loop
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 ANSWER_WITHIN_S = 60.0
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -23,16 +24,29 @@ class PeerFailed(Exception):
 
 
 class PeerProcess:
-    """One role of one entry. As a context: nothing of it is left afterwards."""
+    """`python -m <module> <peer> <role>`. As a context: nothing of it is left afterwards.
 
-    def __init__(self, entry: Entry, role: Role, url: str, folder: Path) -> None:
+    It runs with what is installed in the folder of `packages`, by default that of its name; what it is told besides
+    is in `peer_roles.py`.
+    """
+
+    def __init__(
+        self, module: str, peer: str, role: str, *, url: str, folder: Path, loop: Loop = "asyncio", packages: str = ""
+    ) -> None:
         self._role = role
-        self._log = folder / f"{entry.peer}-{entry.loop}-{role}.log"
-        with self._log.open("wb") as log:
+        with tempfile.NamedTemporaryFile(prefix=f"{peer}-{role}-", suffix=".log", dir=folder, delete=False) as log:
+            self._log = Path(log.name)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.queue_peers", entry.peer, role],
+                [sys.executable, "-m", module, peer, role],
                 cwd=ROOT,
-                env=_environment(entry, url, folder),
+                # Before the packages of this environment, which fill in what a peer can do without.
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(packages_of(packages or peer)),
+                    "PEER_URL": url,
+                    "PEER_LOOP": loop,
+                    "PEER_FOLDER": str(folder),
+                },
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -51,17 +65,25 @@ class PeerProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.communicate()
 
-    def order(self, order: str, tasks: int) -> dict[str, Any]:
-        """Have a producer do something, and return its figures; `PeerFailed` if it does not answer."""
+    def order(self, order: str, **facts: Any) -> dict[str, Any]:
+        """Have it do something, and return its figures; `PeerFailed` if it does not answer."""
+        self.ask(order, **facts)
+        return self.answer()
+
+    def ask(self, order: str, **facts: Any) -> None:
+        """The first half of `order`, for having several do something at the same time."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps({"order": order, "tasks": tasks}).encode() + b"\n")
+            self._process.stdin.write(json.dumps({"order": order, **facts}).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise PeerFailed(self._last_words()) from None
+
+    def answer(self) -> dict[str, Any]:
+        """The other half."""
+        assert self._process.stdout is not None
         if not _readable(self._process.stdout.fileno(), ANSWER_WITHIN_S):
-            raise PeerFailed(f"{order} of {tasks} tasks took more than {ANSWER_WITHIN_S:g} s")
+            raise PeerFailed(f"no answer of the {self._role} within {ANSWER_WITHIN_S:g} s")
         line = self._process.stdout.readline()
         if not line:
             raise PeerFailed(self._last_words())
@@ -77,19 +99,17 @@ class PeerProcess:
         return next((line.strip() for line in reversed(lines) if line.strip()), f"the {self._role} ended")
 
 
+def packages_of(peer: str) -> Path:
+    """The folder of what was installed for this peer alone; see `bench` in the Makefile."""
+    return Path(sys.prefix, "peers", peer)
+
+
+def is_installed(peer: str) -> bool:
+    return packages_of(peer).is_dir()
+
+
 def cpu_s_of(pid: int) -> float:
     return _cpu_s(_stat(pid))
-
-
-def _environment(entry: Entry, url: str, folder: Path) -> dict[str, str]:
-    # Before the packages of this environment, which fill in what a peer can do without.
-    return {
-        **os.environ,
-        "PYTHONPATH": str(packages_of(entry)),
-        "QUEUE_URL": url,
-        "QUEUE_LOOP": entry.loop,
-        "QUEUE_FOLDER": str(folder),
-    }
 
 
 def _readable(fd: int, within_s: float) -> bool:

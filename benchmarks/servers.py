@@ -1,4 +1,4 @@
-"""The server that the queues share, and what their tasks take of its memory."""
+"""A server as people have it without asking for one, and what data takes of its memory."""
 
 from __future__ import annotations
 
