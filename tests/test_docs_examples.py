@@ -1,4 +1,4 @@
-"""What the pages about coordination show in Python runs as it stands there."""
+"""What the pages show in Python runs as it stands there."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from textwrap import dedent
 from typing import Any
 
 import click
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -193,6 +194,48 @@ async def test_worker(k: Kizuna, settings: Settings) -> None:
             assert await asyncio.to_thread(worker.wait, 30) == 0
         finally:
             worker.kill()
+
+
+@pytest_asyncio.fixture
+async def units(settings: Settings) -> AsyncIterator[Kizuna]:
+    """With the root that the pages name."""
+    roots = msgspec.structs.replace(settings.roots, units="muf")
+    async with connect(msgspec.structs.replace(settings, roots=roots)) as k:
+        yield k
+
+
+async def test_units(units: Kizuna, names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    calling, handling, listening, keeping = examples("units.md")
+    names |= {"k": units, "unit": units.unit("camera"), "log_it": lambda *_: None}
+    await run(calling, names)
+    assert capsys.readouterr().out == "b'2 cats'\n"
+
+    await run(handling, names)
+    async with units.unit("detector").serving(names["detect"]):
+        assert await units.unit("camera").request("detector", b"an image") == b"2 cats"
+
+    async def is_heard() -> bool:
+        await units.unit("camera").send("err", "7", b"too dark")
+        return "camera 7 b'too dark'" in capsys.readouterr().out
+
+    listener = asyncio.create_task(run(listening, names))
+    await eventually(is_heard)
+    listener.cancel()
+    await run(keeping, names)
+
+
+def test_every_promise_of_units_names_a_test_that_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "units.md").read_text()))
+    written = "".join(path.read_text() for path in (Path(__file__).parent / "units").glob("test_*.py"))
+
+    assert len(named) > 12
+    assert {name for name in named if f"def {name}(" not in written} == set()
+
+
+async def test_state_of_units(units: Kizuna, names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    [example] = examples("units-state.md")
+    await run(example, names | {"k": units})
+    assert capsys.readouterr().out == "temp set 21.5\n"
 
 
 def started(program: str, settings: Settings) -> subprocess.Popen[bytes]:

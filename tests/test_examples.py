@@ -32,3 +32,16 @@ def test_thumbnails_are_pushed_and_made(tmp_path: Path, server_folder: Path) -> 
         "bird.png is the name of a file, and not of an animal",
         "cat is on paper",
     ]
+
+
+def test_a_sensor_a_forecaster_and_a_display_know_each_other_by_name(tmp_path: Path, server_folder: Path) -> None:
+    ended = run("weather.py", tmp_path)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == [
+        "tomorrow 22.7 degrees",
+        "no forecast: without readings there is nothing to say",
+        "gone home",
+        "temp set 23.5",
+        "temp expired None",
+    ]
