@@ -69,9 +69,20 @@ async def values_below(store: Store, at: str) -> dict[bytes, Any]:
     reader = ValueReader(store, scan)
     async for keys in scan:
         async for record in reader.read(keys):
-            items = sorted(record.items, key=str) if record.type in ("set", "hash") else record.items
-            found[record.key[len(at) :]] = (record.type, items, record.marks, record.ttl_ms == -1)
-    return found
+            name = record.key[len(at) :]
+            # What is large comes in parts; how large it is, the server estimates.
+            before = found[name][1] if record.part else []
+            found[name] = (record.type, before + record.items, record.marks, record.ttl_ms == -1)
+    return {name: _in_order(*facts) for name, facts in found.items()}
+
+
+def _in_order(kind: str, items: list[Any], *rest: Any) -> tuple[Any, ...]:
+    # In parts, the server may name a member twice.
+    if kind == "set":
+        items = sorted(set(items), key=str)
+    elif kind == "hash":
+        items = sorted((text for pair in set(zip(items[::2], items[1::2], strict=True)) for text in pair), key=str)
+    return (kind, items, *rest)
 
 
 def comparable(found: dict[bytes, Any]) -> dict[bytes, Any]:
