@@ -93,11 +93,13 @@ class Claims:
 
         def tell(replies: list[Any]) -> None:
             values = self._reading.values_in(replies[number:], keys)
+            # If the program stood still since, the claims may have ended, and be somebody else's.
+            claimed = self._on_claimed if time.monotonic() - now < self.claim_s / 2 else self._make_sure
             for execution, claim, value in zip(executions, replies, values, strict=False):
                 if claim is None:
                     self._lose(execution)
                 elif type(claim) is bytes and (type(value) is bytes or value is None):
-                    self._on_claimed(execution, now, value)
+                    claimed(execution, now, value)
                 else:
                     self._tasks.begin(self._claim_after_trouble(execution, claim, value))
             # Behind the first steps of the handlers, many of which are the last.
@@ -173,6 +175,21 @@ class Claims:
     def _lose(self, execution: Execution) -> None:
         self.look_again(execution.request.key, self.claim_s)
         self._on_lost(execution)
+
+    def _make_sure(self, execution: Execution, _: float, value: bytes | None) -> None:
+        """That it is still ours, and nobody else has answered meanwhile."""
+        self._tasks.begin(self._claim_after_standstill(execution, value))
+
+    async def _claim_after_standstill(self, execution: Execution, value: bytes | None) -> None:
+        try:
+            is_ours = await self.renew(execution, self._store) and not await self.is_answered(execution.request)
+        except StoreError as error:
+            self._give_up(execution, error)
+            return
+        if is_ours:
+            self._on_claimed(execution, execution.claimed_at, value)
+        else:
+            self._lose(execution)
 
     async def _claim_after_trouble(self, execution: Execution, claim: Any, value: Any) -> None:
         error = next(reply for reply in (claim, value) if isinstance(reply, StoreError))

@@ -115,10 +115,12 @@ class Serving:
 
     def heard(self, keys: Iterable[bytes]) -> None:
         """Requests were set."""
-        if self.is_open:
-            for key in keys:
-                self._hear(key)
-            self._claim_gathered()
+        if not self.is_open:
+            return
+        if self._units.standstill.is_recent():
+            self._tasks.begin(self._find(list(keys)))
+            return
+        self._serve(keys)
 
     async def found(self, keys: Sequence[bytes]) -> None:
         """These requests are there, and nothing else is known about them: serve those that nobody has answered.
@@ -128,7 +130,7 @@ class Serving:
             read, began = map(self._reader.read, new[start : start + _AT_ONCE]), time.monotonic()
             is_open = await self.claims.open_among([request for request in read if request is not None])
             # Of what happened since, the look knows nothing.
-            self.heard(key for key in is_open if key not in self.running and self._answered_at(key) < began)
+            self._serve(key for key in is_open if key not in self.running and self._answered_at(key) < began)
 
     # -- the answer -------------------------------------------------------------------------------------
 
@@ -202,6 +204,12 @@ class Serving:
 
     # -- inside -----------------------------------------------------------------------------------------
 
+    def _serve(self, keys: Iterable[bytes]) -> None:
+        if self.is_open:
+            for key in keys:
+                self._hear(key)
+            self._claim_gathered()
+
     def _hear(self, key: bytes) -> None:
         if key in self._waiting:
             return
@@ -254,7 +262,7 @@ class Serving:
         if self._line:
             self._next_in_line()
         if execution.is_asked_again:
-            self.heard([execution.request.key])
+            self._serve([execution.request.key])
         if not self.running:
             self._free.set()
             if self._has_forgotten and self.is_open:

@@ -17,6 +17,7 @@ from kizuna.units.hearing import Hearing, Silence
 from kizuna.units.paths import lowered
 from kizuna.units.reading import Reading
 from kizuna.units.requests import Requests
+from kizuna.units.standstill import Standstill
 from kizuna.units.sweeping import Sweeping
 from kizuna.units.writing import Writing
 
@@ -49,6 +50,7 @@ class Units:
         self._starting = asyncio.Lock()
         self.is_closed = False
         self._closed = asyncio.Event()
+        self.standstill = Standstill(self.settings.claim_s / 2)
         self.listenings: set[Listening] = set()
         """Those that are open."""
 
@@ -79,6 +81,7 @@ class Units:
     async def serving(self, unit: str, serving: Serving) -> AsyncIterator[None]:
         """Hear and serve; entered when every request that is there, or comes, is heard of."""
         await self._keep_claims()
+        self.standstill.begin()
         ear = self._ear_of(serving)
         self._sweeping.servings[serving] = None
         try:
@@ -112,6 +115,7 @@ class Units:
     async def aclose(self) -> None:
         self.is_closed = True
         self._closed.set()
+        self.standstill.end()
         for listening in self.listenings:
             listening.close()
         await self.announcing.aclose()
