@@ -38,20 +38,17 @@ class Round:
 
 @dataclass(frozen=True)
 class Place:
-    """A database of a server, which nobody else uses."""
+    """A server that nobody else uses."""
 
     server: ServerProcess
-    number: int = 0
 
     @property
     def url(self) -> str:
-        return f"redis://{self.server.address}/{self.number}"
+        return self.server.url
 
     def empty(self) -> None:
         """At once: what would end by itself in the next minute would end while others are measured."""
-        with self.server.connect(timeout_s=60) as conversation:
-            conversation.call("SELECT", self.number)
-            conversation.call("FLUSHDB", "SYNC")
+        self.server.call("FLUSHALL", "SYNC", timeout_s=60)
 
 
 @dataclass(frozen=True)

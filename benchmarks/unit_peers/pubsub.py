@@ -12,15 +12,13 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from redis.asyncio import BlockingConnectionPool, Redis
 
 from benchmarks.peer_roles import URL
 from benchmarks.unit_peers.roles import NAME, REPLY_WITHIN_S, Call
 
-# Channels, unlike keys, are the same in all databases of a server, and each pair has a database of its own.
-REQUESTS = f"rpc:{urlsplit(URL).path}:{NAME}"
+REQUESTS = f"rpc:{NAME}"
 CONNECTIONS = 50
 """For publishing. The pool's default is 100, and who comes when all are taken gets an error instead of a place in line;
 with one for each caller, a thousand of them, it is slower."""

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from kizuna.cli import command
 from kizuna.cli.exit_codes import CONFLICT, FAILURE, NOT_FOUND, TRY_AGAIN, UNAVAILABLE, USAGE
+from kizuna.testing.commands import Command
 from kizuna.testing.waiting import blocking_until
 
 Kizuna = Callable[..., Result]
@@ -53,37 +53,11 @@ def kizuna(options: list[str]) -> Kizuna:
     return kizuna
 
 
-class Work:
-    """`kizuna queues work` as a process of its own, in a folder with `tasks.py`."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, f"it ended: {process.communicate()[1]}"
-        self.facts: dict[str, Any] = json.loads(line)
-
-    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=30)
-        return self.process.returncode, said
-
-
 @pytest.fixture
-def work(options: list[str], tmp_path: Path) -> Iterator[Callable[..., Work]]:
+def work(options: list[str], tmp_path: Path, start_command: Callable[..., Command]) -> Callable[..., Command]:
+    """`kizuna queues work`, in a folder with `tasks.py`."""
     (tmp_path / "tasks.py").write_text(TASKS)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KIZUNA_")}
-    with ExitStack() as cleanup:
-
-        def work(*arguments: str) -> Work:
-            line = [sys.executable, "-m", "kizuna", *options, "queues", "work", "--json", *arguments]
-            pipe = subprocess.PIPE
-            process = subprocess.Popen(line, stdout=pipe, stderr=pipe, text=True, cwd=tmp_path, env=environment)
-            cleanup.callback(process.communicate)
-            cleanup.callback(process.kill)
-            return Work(process)
-
-        yield work
+    return partial(start_command, *options, "queues", "work", "--json")
 
 
 def rows(ended: Result) -> list[dict[str, Any]]:
@@ -245,7 +219,7 @@ def test_a_failed_task_is_tried_again_or_given_up_and_can_be_requeued_and_purged
 # working
 
 
-def test_functions_run_tasks(kizuna: Kizuna, work: Callable[..., Work]) -> None:
+def test_functions_run_tasks(kizuna: Kizuna, work: Callable[..., Command]) -> None:
     worker = work("--group", "a", "--group", "b", "--handler", "double=tasks:double", "--handler", "tasks:refuse")
 
     assert worker.facts["groups"] == ["a", "b"]
@@ -260,7 +234,7 @@ def test_functions_run_tasks(kizuna: Kizuna, work: Callable[..., Work]) -> None:
 
 @pytest.mark.parametrize("function", ["sleep", "block"])
 def test_what_is_not_done_when_it_is_told_to_stop_is_handed_back(
-    kizuna: Kizuna, work: Callable[..., Work], function: str
+    kizuna: Kizuna, work: Callable[..., Command], function: str
 ) -> None:
     kizuna("push", "600", "--id", "one")
     worker = work("--handler", f"tasks:{function}", "--stop-within", "0.1")
@@ -275,7 +249,7 @@ def test_what_is_not_done_when_it_is_told_to_stop_is_handed_back(
     assert (status["state"], status["crashes"]) == ("waiting", 0)
 
 
-def test_a_program_runs_tasks(kizuna: Kizuna, work: Callable[..., Work]) -> None:
+def test_a_program_runs_tasks(kizuna: Kizuna, work: Callable[..., Command]) -> None:
     script = 'read word; [ "$word" = fail ] && { echo no such word >&2; exit 3; }; echo $word $KIZUNA_TASK_ID'
     work("--exec", f"sh -c '{script}'", "--timeout", "30")
 
@@ -286,7 +260,7 @@ def test_a_program_runs_tasks(kizuna: Kizuna, work: Callable[..., Work]) -> None
 
 
 def test_a_program_that_takes_too_long_is_killed_with_its_children(
-    kizuna: Kizuna, work: Callable[..., Work], tmp_path: Path
+    kizuna: Kizuna, work: Callable[..., Command], tmp_path: Path
 ) -> None:
     work("--exec", f"sh -c 'sleep 600 & echo $! > {tmp_path}/child; wait'", "--timeout", "0.3")
 

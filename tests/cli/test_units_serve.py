@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,6 +14,7 @@ from click.testing import CliRunner, Result
 from kizuna.cli import command
 from kizuna.cli.exit_codes import FAILURE, TRY_AGAIN, USAGE
 from kizuna.testing import ServerProcess
+from kizuna.testing.commands import Command
 from kizuna.testing.waiting import blocking_until
 
 Call = Callable[..., Result]
@@ -53,40 +51,11 @@ def call(options: list[str]) -> Call:
     return call
 
 
-class Serve:
-    """`kizuna units serve` as a process of its own, in a folder with `handlers.py`."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, f"it ended: {process.communicate()[1]}"
-        self.facts: dict[str, Any] = json.loads(line)
-
-    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        self.process.send_signal(number)
-        return self.ended()
-
-    def ended(self) -> tuple[int, str]:
-        _, said = self.process.communicate(timeout=30)
-        return self.process.returncode, said
-
-
 @pytest.fixture
-def serve(options: list[str], tmp_path: Path) -> Iterator[Callable[..., Serve]]:
+def serve(options: list[str], tmp_path: Path, start_command: Callable[..., Command]) -> Callable[..., Command]:
+    """`kizuna units serve`, in a folder with `handlers.py`."""
     (tmp_path / "handlers.py").write_text(HANDLERS)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KIZUNA_")}
-    with ExitStack() as cleanup:
-
-        def serve(*arguments: str) -> Serve:
-            line = [sys.executable, "-m", "kizuna", *options, "units", "serve", "--json", *arguments]
-            pipe = subprocess.PIPE
-            process = subprocess.Popen(line, stdout=pipe, stderr=pipe, text=True, cwd=tmp_path, env=environment)
-            cleanup.callback(process.communicate)
-            cleanup.callback(process.kill)
-            return Serve(process)
-
-        yield serve
+    return partial(start_command, *options, "units", "serve", "--json")
 
 
 class Asking:
@@ -106,7 +75,7 @@ class Asking:
 # programs
 
 
-def test_a_program_answers_requests(call: Call, serve: Callable[..., Serve]) -> None:
+def test_a_program_answers_requests(call: Call, serve: Callable[..., Command]) -> None:
     script = 'cat; echo " $KIZUNA_UNIT $KIZUNA_REQUEST_CALLER $KIZUNA_REQUEST_ID"'
     server = serve("Echo", "--exec", f"sh -c '{script}'")
 
@@ -118,20 +87,20 @@ def test_a_program_answers_requests(call: Call, serve: Callable[..., Serve]) -> 
     assert said.splitlines()[-1] == "Stopped by SIGTERM: 1 answered, 0 failed."
 
 
-def test_bytes_go_through_a_program_as_they_are(call: Call, serve: Callable[..., Serve]) -> None:
+def test_bytes_go_through_a_program_as_they_are(call: Call, serve: Callable[..., Command]) -> None:
     serve("cat", "--exec", "cat")
 
     assert call("cat", "-", given=bytes(range(256)) * 100).stdout_bytes == bytes(range(256)) * 100
 
 
-def test_arguments_behind_the_dashes_are_not_cut_again(call: Call, serve: Callable[..., Serve]) -> None:
+def test_arguments_behind_the_dashes_are_not_cut_again(call: Call, serve: Callable[..., Command]) -> None:
     serve("print", "--exec", "printf", "--", "%s|", "two words", "--json")
 
     assert call("print").stdout == "two words|--json|"
 
 
 def test_a_program_that_fails_is_an_error_for_who_asked_and_a_line_in_the_log(
-    call: Call, serve: Callable[..., Serve]
+    call: Call, serve: Callable[..., Command]
 ) -> None:
     server = serve("fails", "--exec", "sh -c 'echo no such image >&2; exit 3'")
 
@@ -147,7 +116,7 @@ def test_a_program_that_fails_is_an_error_for_who_asked_and_a_line_in_the_log(
 
 
 def test_a_program_that_takes_too_long_is_killed_with_its_children(
-    call: Call, serve: Callable[..., Serve], tmp_path: Path
+    call: Call, serve: Callable[..., Command], tmp_path: Path
 ) -> None:
     serve("slow", "--exec", f"sh -c 'sleep 600 & echo $! > {tmp_path}/child; wait'", "--timeout", "0.3")
 
@@ -164,7 +133,7 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-def test_who_listens_to_all_answers_outsiders(server: ServerProcess, root: str, serve: Callable[..., Serve]) -> None:
+def test_who_listens_to_all_answers_outsiders(server: ServerProcess, root: str, serve: Callable[..., Command]) -> None:
     serve("all", "--exec", "tr a-z A-Z", "--pattern", f"{root}/*/req/*")
 
     server.call("SET", f"{root}/unit_a/req/42", "hello", "EX", 10)
@@ -172,7 +141,7 @@ def test_who_listens_to_all_answers_outsiders(server: ServerProcess, root: str, 
     assert blocking_until(lambda: server.call("GET", f"{root}/unit_a/res/42"), within_s=10) == b"HELLO"
 
 
-def test_so_many_programs_run_at_once(options: list[str], serve: Callable[..., Serve], tmp_path: Path) -> None:
+def test_so_many_programs_run_at_once(options: list[str], serve: Callable[..., Command], tmp_path: Path) -> None:
     # Each waits until the other has begun.
     script = f"read me other; touch {tmp_path}/$me; until [ -e {tmp_path}/$other ]; do sleep 0.02; done; echo met"
     serve("meet", "--exec", f"sh -c '{script}'", "--concurrency", "2")
@@ -185,7 +154,7 @@ def test_so_many_programs_run_at_once(options: list[str], serve: Callable[..., S
 # functions
 
 
-def test_functions_answer_requests_in_the_format_that_is_said(call: Call, serve: Callable[..., Serve]) -> None:
+def test_functions_answer_requests_in_the_format_that_is_said(call: Call, serve: Callable[..., Command]) -> None:
     serve("adder", "--handler", "handlers:add", "--codec", "json")
     server = serve("who", "--handler", "handlers:who")
 
@@ -202,7 +171,7 @@ def test_functions_answer_requests_in_the_format_that_is_said(call: Call, serve:
 
 
 def test_told_to_stop_it_lets_requests_end_and_takes_no_more(
-    call: Call, options: list[str], serve: Callable[..., Serve], tmp_path: Path
+    call: Call, options: list[str], serve: Callable[..., Command], tmp_path: Path
 ) -> None:
     script = f"touch {tmp_path}/begun; until [ -e {tmp_path}/go ]; do sleep 0.02; done; echo done"
     server = serve("waits", "--exec", f"sh -c '{script}'")
@@ -226,7 +195,7 @@ def nobody_took(asked: Result) -> Result | None:
 
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
 def test_who_is_not_answered_in_time_or_by_the_second_signal_gets_an_error(
-    options: list[str], serve: Callable[..., Serve], tmp_path: Path, signals: list[signal.Signals]
+    options: list[str], serve: Callable[..., Command], tmp_path: Path, signals: list[signal.Signals]
 ) -> None:
     stop_s = "0.1" if len(signals) == 1 else "600"
     server = serve("stuck", "--exec", f"sh -c 'touch {tmp_path}/begun; sleep 600'", "--stop-within", stop_s)
@@ -241,7 +210,7 @@ def test_who_is_not_answered_in_time_or_by_the_second_signal_gets_an_error(
     assert asking.told() == (FAILURE, "", f"Error: {reason}\n")
 
 
-def end_one_by_one(server: Serve, signals: list[signal.Signals]) -> tuple[int, str]:
+def end_one_by_one(server: Command, signals: list[signal.Signals]) -> tuple[int, str]:
     """Two that come together may be told as one."""
     assert server.process.stderr is not None
     lines = []
@@ -255,7 +224,7 @@ def end_one_by_one(server: Serve, signals: list[signal.Signals]) -> tuple[int, s
 
 
 def test_a_function_that_cannot_be_stopped_does_not_keep_the_process(
-    options: list[str], serve: Callable[..., Serve], tmp_path: Path
+    options: list[str], serve: Callable[..., Command], tmp_path: Path
 ) -> None:
     server = serve("blocks", "--handler", "handlers:block", "--stop-within", "0.1")
     asking = Asking(options, "blocks", f"{tmp_path}/begun")
@@ -271,7 +240,7 @@ def test_a_function_that_cannot_be_stopped_does_not_keep_the_process(
 # looking after it
 
 
-def test_probes_tell_that_it_is_ready_and_what_it_has_done(call: Call, serve: Callable[..., Serve]) -> None:
+def test_probes_tell_that_it_is_ready_and_what_it_has_done(call: Call, serve: Callable[..., Command]) -> None:
     server = serve("echo", "--exec", "cat", "--probes")
     call("echo", "x")
 

@@ -120,6 +120,8 @@ async def test_no_reply_is_missed_with_delays_on_the_way(settings: Settings, pro
     ):
         counts = k.units.counts_of("camera")
         await call_while(k.unit("camera"), lambda: counts.requests < 10)
+    assert (counts.requests, counts.timeouts) == (counts.replies, 0)
+    assert counts.requests >= 10
 
 
 async def test_a_request_whose_write_was_not_acknowledged_is_asked_once_and_answered(

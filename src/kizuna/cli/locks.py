@@ -12,6 +12,7 @@ import click
 
 from kizuna.cli.connecting import looking
 from kizuna.cli.exit_codes import NOT_FOUND
+from kizuna.cli.options import seconds_option
 from kizuna.cli.output import json_option, say, show
 
 if TYPE_CHECKING:
@@ -101,9 +102,7 @@ def break_lock(ctx: click.Context, name: str, yes: bool) -> None:
 
 
 @locks.command()
-@click.option(
-    "--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="Wait so long; or inf."
-)
+@seconds_option("--wait", "Wait so long; or inf.", default=0.0, may_be_zero=True)
 @click.option("--lease", "lease_s", type=float, metavar="SECONDS", help="How long the lock outlives a crash of ours.")
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)

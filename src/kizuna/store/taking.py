@@ -5,13 +5,14 @@ The wire gives a reply to anything that has these few methods of a future.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 _MISSING = object()
 
 
-class Taker:
+class Taker(ABC):
     """Told of one reply, once, and in the middle of reading: to be short about it, and not to raise."""
 
     __slots__ = ()
@@ -20,19 +21,19 @@ class Taker:
         """Whether the reply is no longer wanted."""
         return False
 
-    def set_result(self, reply: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def set_result(self, reply: Any) -> None: ...
 
-    def set_exception(self, error: BaseException) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def set_exception(self, error: BaseException) -> None: ...
 
-    def exception(self) -> None:
+    def exception(self) -> None:  # noqa: B027 - there is nothing to do
         """Of a future, this says that the error was seen."""
 
     def cancelled(self) -> bool:
         return False
 
-    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:  # noqa: B027 - nor here
         """Asked for by who wants to hear of a cancellation, which there is none of."""
 
 
@@ -43,6 +44,12 @@ class Nobody(Taker):
 
     def done(self) -> bool:
         return True
+
+    def set_result(self, reply: Any) -> None:
+        """Nobody hears it."""
+
+    def set_exception(self, error: BaseException) -> None:
+        """Nor that."""
 
 
 class Together:

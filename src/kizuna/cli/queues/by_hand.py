@@ -8,6 +8,7 @@ import click
 
 from kizuna.cli.connecting import looking
 from kizuna.cli.exit_codes import NOT_FOUND
+from kizuna.cli.options import seconds_option
 from kizuna.cli.output import json_option, say, show
 from kizuna.cli.queues.payloads import check_json, group_option, raw_queue
 from kizuna.cli.readable import as_text, readable, text_or_stdin
@@ -17,17 +18,13 @@ if TYPE_CHECKING:
     from kizuna.cli import Invocation
 
 token_option = click.option("--token", required=True, help="What `pop` gave with the task.")
-lease_option = click.option(
-    "--lease", "lease_s", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="How long it is ours."
-)
+lease_option = seconds_option("--lease", "How long it is ours.")
 
 
 @click.command()
 @group_option
 @lease_option
-@click.option(
-    "--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="Wait so long for one."
-)
+@seconds_option("--wait", "Wait so long for one.", default=0.0, may_be_zero=True)
 @json_option
 @click.pass_context
 def pop(ctx: click.Context, group: str, lease_s: float | None, wait_s: float, as_json: bool) -> None:
@@ -80,9 +77,7 @@ def ack(invocation: Invocation, task_id: str, token: str, group: str, text: str,
 @group_option
 @click.option("--reason", required=True, help="For people: why it could not be done.")
 @click.option("--give-up", is_flag=True, help="Do not try it again.")
-@click.option(
-    "--retry-in", "retry_in_s", type=click.FloatRange(0), metavar="SECONDS", help="Try it again after that time."
-)
+@seconds_option("--retry-in", "Try it again after that time.", may_be_zero=True)
 @click.pass_obj
 def fail(
     invocation: Invocation,

@@ -8,6 +8,7 @@ import click
 
 from kizuna.cli.connecting import connected, looking
 from kizuna.cli.exit_codes import CONFLICT, TRY_AGAIN
+from kizuna.cli.options import seconds_option
 from kizuna.cli.output import json_option, moment, put, say, show
 from kizuna.cli.queues.payloads import check_json, group_option, raw_queue
 from kizuna.cli.readable import as_text, readable, text_or_stdin
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
     from kizuna.cli import Invocation
     from kizuna.coordination.queues.tasks import Task, TaskStatus
 
-wait_option = click.option(
-    "--wait", "wait_s", type=click.FloatRange(0), metavar="SECONDS", help="Wait so long for the result, and print it."
-)
+wait_option = seconds_option("--wait", "Wait so long for the result, and print it.", may_be_zero=True)
 
 
 @click.command()
@@ -28,9 +27,9 @@ wait_option = click.option(
 @click.option("--name", default="", help="Which handler of a worker it is for.")
 @click.option("--priority", type=click.Choice(["high", "normal", "low"]), default="normal", show_default=True)
 @click.option("--id", "task_id", help="An id of your own, which makes a repetition harmless.")
-@click.option("--delay", "delay_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="Not before then.")
+@seconds_option("--delay", "Not before then.", default=0.0, may_be_zero=True)
 @click.option("--attempts", type=click.IntRange(1), help="How often it is tried; `queues.attempts` otherwise.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For one run.")
+@seconds_option("--timeout", "For one run.")
 @click.option("--lines", is_flag=True, help="PAYLOAD is `-`, and each line of the input is a task.")
 @click.option("--raw", is_flag=True, help="The payload need not be JSON.")
 @wait_option
@@ -105,7 +104,7 @@ def status(invocation: Invocation, task_id: str, group: str, as_json: bool) -> N
 @click.command()
 @click.argument("task_id", metavar="ID")
 @group_option
-@click.option("--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="Wait so long for it.")
+@seconds_option("--wait", "Wait so long for it.", default=0.0, may_be_zero=True)
 @json_option
 @click.pass_obj
 def result(invocation: Invocation, task_id: str, group: str, wait_s: float, as_json: bool) -> None:

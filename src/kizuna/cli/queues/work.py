@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kizuna.cli.options import seconds_option
 from kizuna.cli.output import json_option, say, show
 
 if TYPE_CHECKING:
@@ -33,22 +34,8 @@ if TYPE_CHECKING:
     "--concurrency", type=click.IntRange(1), help="How many run at once.  [default: 16; with --exec, one per core]"
 )
 @click.option("--prefetch", type=click.IntRange(0), default=0, show_default=True, help="How many more to take.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="For tasks that have none of their own.",
-)
-@click.option(
-    "--stop-within",
-    "stop_s",
-    type=click.FloatRange(0),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="What tasks get to end when we are told to.",
-)
+@seconds_option("--timeout", "For tasks that have none of their own.")
+@seconds_option("--stop-within", "What tasks get to end when we are told to.", default=10.0, may_be_zero=True)
 @json_option
 @click.pass_obj
 def work(
@@ -57,7 +44,7 @@ def work(
     groups: tuple[str, ...],
     handlers: tuple[str, ...],
     program: str | None,
-    stop_s: float,
+    stop_within_s: float,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -90,7 +77,7 @@ def work(
     def make(k: Kizuna) -> Worker:
         return make_worker(k, groups or ("default",), functions, as_they_are=bool(program), **options)
 
-    if still_running := run(serve(invocation.settings, make, stop_s, as_json=as_json)):
+    if still_running := run(serve(invocation.settings, make, stop_within_s, as_json=as_json)):
         # Python would wait for them. Their tasks were handed back.
         say(f"Functions that still run in threads: {still_running}; they end here.")
         sys.stdout.flush()
@@ -115,7 +102,7 @@ def make_worker(
     return worker
 
 
-async def serve(settings: Settings, make: Callable[[Kizuna], Worker], stop_s: float, *, as_json: bool) -> int:
+async def serve(settings: Settings, make: Callable[[Kizuna], Worker], stop_within_s: float, *, as_json: bool) -> int:
     """Returns how many functions could not be stopped."""
     from kizuna.app import connect
     from kizuna.service import run_until_signalled
@@ -128,7 +115,7 @@ async def serve(settings: Settings, make: Callable[[Kizuna], Worker], stop_s: fl
             sys.stdout.flush()
             say("Ctrl-C stops it.")
 
-        signal = await run_until_signalled(worker, on_started=announce, stop_timeout_s=stop_s)
+        signal = await run_until_signalled(worker, on_started=announce, stop_timeout_s=stop_within_s)
         say(f"Stopped by {signal.name}: {summary(worker)}.")
         return sum(each.running for each in worker.counts.values())
 

@@ -9,6 +9,7 @@ import click
 
 from kizuna.cli.connecting import looking
 from kizuna.cli.exit_codes import FAILURE
+from kizuna.cli.options import seconds_option
 from kizuna.cli.output import json_option, say, show
 from kizuna.cli.readable import as_text, readable
 from kizuna.cli.units.values import given_value, name_for_this_process, put_value
@@ -21,20 +22,8 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.argument("data", required=False)
 @click.option("--as", "caller", metavar="UNIT", help="Who asks.  [default: a unit of its own]")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Wait so long for the reply.  [default: as long as the request lives]",
-)
-@click.option(
-    "--ttl",
-    "ttl_s",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="How long the request lives.  [default: units.request_s]",
-)
+@seconds_option("--timeout", "Wait so long for the reply.  [default: as long as the request lives]")
+@seconds_option("--ttl", "How long the request lives.  [default: units.request_s]")
 @click.option(
     "--id", "request_id", metavar="ID", help="Its id; the same unit gets the same reply to the same id for a while."
 )

@@ -9,6 +9,7 @@ import click
 
 from kizuna.cli.connecting import looking
 from kizuna.cli.exit_codes import NOT_FOUND
+from kizuna.cli.options import seconds_option
 from kizuna.cli.output import json_option, put, say, show
 from kizuna.cli.readable import readable
 from kizuna.cli.units.values import given_value, in_one_line, name_for_this_process, put_value
@@ -66,13 +67,7 @@ def get(ctx: click.Context, unit: str, id_: str, as_json: bool) -> None:
 @click.argument("unit")
 @click.argument("id_", metavar="ID")
 @click.argument("value", required=False)
-@click.option(
-    "--ttl",
-    "ttl_s",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="How long it is kept.  [default: units.keep_s]",
-)
+@seconds_option("--ttl", "How long it is kept.  [default: units.keep_s]")
 @click.option("--expect", metavar="VALUE", help="Only if this is what is kept now; else exit code 4.")
 @click.option("--expect-unset", is_flag=True, help="Only if nothing is kept now; else exit code 4.")
 @click.pass_obj
@@ -131,7 +126,7 @@ def list_values(invocation: Invocation, unit: str, pattern: str, as_json: bool) 
 @click.argument("unit")
 @click.argument("pattern", default="*")
 @click.option("--count", "most", type=click.IntRange(1), metavar="N", help="End after so many lines.")
-@click.option("--for", "for_s", type=click.FloatRange(0), metavar="SECONDS", help="End after this time.")
+@seconds_option("--for", "End after this time.", may_be_zero=True)
 @json_option
 @click.pass_obj
 def watch(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kizuna.cli.options import seconds_option
 from kizuna.cli.output import json_option, say, show
 
 if TYPE_CHECKING:
@@ -44,22 +45,8 @@ _THREADS_END_WITHIN_S = 0.5
     type=click.IntRange(1),
     help="How many at once.  [default: units.concurrency; with --exec, one per core]",
 )
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="With --exec: kill a program that takes longer.",
-)
-@click.option(
-    "--stop-within",
-    "stop_s",
-    type=click.FloatRange(0),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="What requests get to be answered when we are told to stop.",
-)
+@seconds_option("--timeout", "With --exec: kill a program that takes longer.")
+@seconds_option("--stop-within", "What requests get to be answered when we stop.", default=10.0, may_be_zero=True)
 @click.option(
     "--probes", "with_probes", is_flag=True, help="Serve /healthz, /readyz and /metrics, as `kizuna up` does."
 )
@@ -76,7 +63,7 @@ def serve(
     pattern: str | None,
     concurrency: int | None,
     timeout_s: float | None,
-    stop_s: float,
+    stop_within_s: float,
     with_probes: bool,
     as_json: bool,
 ) -> None:
@@ -113,7 +100,7 @@ def serve(
         return unit, unit.server(telling_failures(handler), pattern=pattern, concurrency=concurrency)
 
     show_logs()
-    run(serve_until_signalled(invocation, make, stop_s, with_probes=with_probes, as_json=as_json))
+    run(serve_until_signalled(invocation, make, stop_within_s, with_probes=with_probes, as_json=as_json))
     if still_running := threads_that_remain(handler):
         # Python would wait for them. Whoever asked has been told that there will be no answer.
         say(f"Functions or programs that still run: {still_running}; they end here.")
@@ -144,7 +131,7 @@ def codec_of(name: str) -> Codec:
 async def serve_until_signalled(
     invocation: Invocation,
     make: Callable[[Kizuna], tuple[Unit, Service]],
-    stop_s: float,
+    stop_within_s: float,
     *,
     with_probes: bool,
     as_json: bool,
@@ -163,7 +150,7 @@ async def serve_until_signalled(
             show(facts | ({"probes": probes[0].url} if probes else {}), as_json=as_json)
             say("Ctrl-C stops it.")
 
-        signal = await run_until_signalled(server, *probes, on_started=announce, stop_timeout_s=stop_s)
+        signal = await run_until_signalled(server, *probes, on_started=announce, stop_timeout_s=stop_within_s)
         counts = k.units.counts_of(unit.name)
         say(f"Stopped by {signal.name}: {counts.served} answered, {counts.failed} failed.")
 

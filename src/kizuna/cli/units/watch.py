@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kizuna.cli.connecting import connected
+from kizuna.cli.options import seconds_option
 from kizuna.cli.output import json_option, put, say, show
 from kizuna.cli.units.traffic import as_data, as_line
 
@@ -42,7 +43,7 @@ def read_statuses(_: click.Context, __: click.Parameter, given: str) -> frozense
 @click.option("--grep", "text", default="", metavar="TEXT", help="Only values that have this text in them.")
 @click.option("--all", "everything", is_flag=True, help="Claims, and what units tell about themselves, too.")
 @click.option("--count", "most", type=click.IntRange(1), metavar="N", help="End after so many messages.")
-@click.option("--for", "for_s", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="End after this time.")
+@seconds_option("--for", "End after this time.")
 @json_option
 @click.pass_obj
 def watch(
