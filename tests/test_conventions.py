@@ -7,9 +7,10 @@ import importlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -19,7 +20,9 @@ from kizuna.store.scripts import Script
 
 REPOSITORY = Path(__file__).parent.parent
 PACKAGE = REPOSITORY / "src" / "kizuna"
-SCRIPTS = sorted([*PACKAGE.rglob("*.lua"), *(REPOSITORY / "tests").rglob("*.lua")])
+LUA = sorted([*PACKAGE.rglob("*.lua"), *(REPOSITORY / "tests").rglob("*.lua")])
+PARTS = [path for path in LUA if path.parent.name == "parts"]
+SCRIPTS = [path for path in LUA if path not in PARTS]
 
 # Each line may import from the lines below it, and nothing from its own line but itself.
 LAYERS = [
@@ -282,27 +285,68 @@ _FORBIDDEN = re.compile(r"""call\s*\(\s*["'](keys|[shz]?scan|randomkey|flush\w+)
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_every_script_keeps_to_its_header(path: Path) -> None:
-    assert list(complaints(path.stem, path.read_text())) == []
+    text = path.read_text()
+    parts = {
+        name: (path.parent / "parts" / f"{name}.lua").read_text() for name in Script(path.stem, text).signature.uses
+    }
+
+    assert list(complaints(path.stem, text, parts)) == []
 
 
-def complaints(name: str, text: str) -> Iterator[str]:
+@pytest.mark.parametrize("path", PARTS, ids=lambda path: path.stem)
+def test_every_part_of_scripts_is_used_by_more_than_one_or_by_another_part(path: Path) -> None:
+    users = [script for script in path.parents[1].glob("*.lua") if f"-- USES {path.stem} " in script.read_text()]
+
+    assert len(users) > 1, f"{path.name} is used by {[user.name for user in users]}: it could as well be in there"
+    assert list(transgressions(path.read_text())) == []
+
+
+def complaints(name: str, text: str, parts: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
     """What a script does that its header does not say, or says and does not do."""
     signature = Script(name, text).signature
-    code = _LUA_COMMENT_OR_STRING.sub(lambda found: found[1] or "", text)
-    without_strings = _LUA_COMMENT_OR_STRING.sub("", text)
-    words = set(re.findall(r"[A-Za-z_]\w*", without_strings))
-    for declared in sum(signature, ()):
-        if declared not in words:
+    below = words_of(text)
+    for part in reversed(signature.uses):
+        if not defined_in(parts[part]) & below:
+            yield f"{part} is declared and not used"
+        below |= words_of(parts[part])
+    for declared in signature.keys + signature.args + signature.row_keys + signature.row_args:
+        # The root is used by the names of families, which are bound before the text.
+        is_for_others = (declared == "root" and signature.uses) or says_where(text, declared)
+        if declared not in below and not is_for_others:
             yield f"{declared} is declared and not used"
-    for table in re.findall(r"\b(KEYS|ARGV)\s*\[", without_strings):
-        yield f"{table}[…] goes around the names"
-    for command in _FORBIDDEN.findall(code):
-        yield f"{command.upper()} looks at more than it was given"
+    yield from transgressions(text)
+    without_strings = _LUA_COMMENT_OR_STRING.sub("", text)
     row = signature.row_keys + signature.row_args
     for bound in re.findall(r"local\s+([\w\s,]+?)\s*=\s*row\s*\(", without_strings):
         names = tuple(re.split(r"\s*,\s*", bound))
         if any(name not in (declared, "_") for name, declared in zip(names, row, strict=False)):
             yield f"row() returns {', '.join(row)}, not {', '.join(names)}"
+
+
+def says_where(text: str, key: str) -> bool:
+    """Whether this key is there for the cluster, which looks for the server that has it."""
+    return re.search(rf"^-- KEYS {key} .*says where to look on a cluster$", text, re.MULTILINE) is not None
+
+
+def transgressions(text: str) -> Iterator[str]:
+    code = _LUA_COMMENT_OR_STRING.sub(lambda found: found[1] or "", text)
+    without_strings = _LUA_COMMENT_OR_STRING.sub("", text)
+    for table in re.findall(r"\b(KEYS|ARGV)\s*\[", without_strings):
+        yield f"{table}[…] goes around the names"
+    for command in _FORBIDDEN.findall(code):
+        yield f"{command.upper()} looks at more than it was given"
+
+
+def words_of(text: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", _LUA_COMMENT_OR_STRING.sub("", text)))
+
+
+def defined_in(part: str) -> set[str]:
+    """What a part brings: its own locals."""
+    code = _LUA_COMMENT_OR_STRING.sub("", part)
+    functions = re.findall(r"^local function (\w+)", code, re.MULTILINE)
+    values = re.findall(r"^local ([\w, ]+?)(?: =|$)", code, re.MULTILINE)
+    return {*functions, *(name for names in values for name in names.split(", ") if not name.startswith("function "))}
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from kizuna.app import connect
 from kizuna.errors import KizunaError, OutcomeUnknown, PermissionDenied, ScriptFailed
 from kizuna.settings import Settings, StoreSettings
-from kizuna.store.batching import MOST_BYTES, MOST_ROWS
+from kizuna.store.batching import MOST_BYTES
 from kizuna.store.client import Store
 from kizuna.store.keys import key_slot
-from kizuna.store.scripts import Script
+from kizuna.store.scripts import MOST_ROWS, Script
 from kizuna.testing import ClusterSetup, ServerProcess
 
 APPEND = Script(
@@ -88,24 +88,26 @@ async def test_of_a_key_with_another_type_a_lone_get_is_refused_and_one_of_many_
     assert await asyncio.gather(*both) == [None, None]
 
 
-async def test_rows_that_are_awaited_together_are_one_call(alone: Store) -> None:
+async def test_of_rows_that_are_awaited_together_the_first_leaves_at_once_and_the_others_are_one_call(
+    alone: Store,
+) -> None:
     await append(alone, "warm", "up")
     before = await calls(alone, "evalsha")
 
     texts = await asyncio.gather(*(append(alone, "text", str(number)) for number in range(10)))
 
     assert texts == [b"0123456789"[: number + 1] for number in range(10)]
-    assert await calls(alone, "evalsha") == before + 1
+    assert await calls(alone, "evalsha") == before + 2
 
 
 async def test_more_rows_than_a_call_takes_become_several_in_order(alone: Store) -> None:
     await append(alone, "warm", "up")
     before = await calls(alone, "evalsha")
 
-    texts = await asyncio.gather(*(append(alone, f"t{number}", "x") for number in range(2 * MOST_ROWS + 1)))
+    texts = await asyncio.gather(*(append(alone, f"t{number}", "x") for number in range(2 * MOST_ROWS + 2)))
 
-    assert texts == [b"x"] * (2 * MOST_ROWS + 1)
-    assert await calls(alone, "evalsha") == before + 3
+    assert texts == [b"x"] * (2 * MOST_ROWS + 2)
+    assert await calls(alone, "evalsha") == before + 1 + 3
 
 
 async def test_large_rows_do_not_all_leave_in_one_call(alone: Store) -> None:
@@ -116,7 +118,7 @@ async def test_large_rows_do_not_all_leave_in_one_call(alone: Store) -> None:
     texts = await asyncio.gather(*(append(alone, f"t{number}", large) for number in range(10)))
 
     assert texts == [large] * 10
-    assert await calls(alone, "evalsha") == before + 3
+    assert await calls(alone, "evalsha") == before + 1 + 3
 
 
 async def test_rows_with_other_fixed_arguments_are_other_calls(store: Store, scratch: str) -> None:
@@ -129,7 +131,8 @@ async def test_rows_with_other_fixed_arguments_are_other_calls(store: Store, scr
 
 
 async def test_a_failing_row_tells_everybody_in_its_call_and_nobody_else(store: Store, scratch: str) -> None:
-    replies = await asyncio.gather(
+    replies: tuple[Any, ...] = await asyncio.gather(
+        append(store, f"{scratch}first", "leaves at once"),
         append(store, f"{scratch}a", "before"),
         append(store, f"{scratch}b", "fail"),
         append(store, f"{scratch}c", "after"),
@@ -138,11 +141,12 @@ async def test_a_failing_row_tells_everybody_in_its_call_and_nobody_else(store: 
         return_exceptions=True,
     )
 
-    errors = replies[:3]
+    assert replies[0] == b"leaves at once"
+    errors = replies[1:4]
     assert all(isinstance(error, ScriptFailed) for error in errors)
     assert all("append.lua:12: no such piece" in str(error) for error in errors)
     assert len({id(error) for error in errors}) == 3
-    assert list(replies[3:]) == [b"other call-", None]
+    assert list(replies[4:]) == [b"other call-", None]
 
 
 async def test_rows_that_may_not_be_read_tell_each_awaiter() -> None:
@@ -157,12 +161,19 @@ async def test_rows_that_may_not_be_read_tell_each_awaiter() -> None:
 
 
 async def test_rows_that_cannot_be_sent_fail_and_nobody_hangs(store: Store, scratch: str) -> None:
-    replies = await asyncio.gather(
-        append(store, f"{scratch}a", "\ud800"), append(store, f"{scratch}b", "x"), return_exceptions=True
+    with pytest.raises(UnicodeEncodeError):
+        await append(store, f"{scratch}a", "\ud800")
+
+    replies: tuple[Any, ...] = await asyncio.gather(
+        append(store, f"{scratch}b", "y"),
+        append(store, f"{scratch}a", "\ud800"),
+        append(store, f"{scratch}b", "x"),
+        return_exceptions=True,
     )
 
-    assert all(isinstance(reply, UnicodeEncodeError) for reply in replies)
-    assert await append(store, f"{scratch}b", "x") == b"x"
+    assert replies[0] == b"y"
+    assert all(isinstance(reply, UnicodeEncodeError) for reply in replies[1:])
+    assert await append(store, f"{scratch}b", "x") == b"yx"
 
 
 async def test_cancelled_rows_and_gets_hurt_nobody_else(store: Store, scratch: str) -> None:

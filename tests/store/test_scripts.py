@@ -13,7 +13,7 @@ from kizuna.errors import OutcomeUnknown, OutOfMemory, PermissionDenied, Refused
 from kizuna.settings import Settings, StoreSettings
 from kizuna.store.client import Store
 from kizuna.store.keys import Key, key_slot
-from kizuna.store.scripts import Script
+from kizuna.store.scripts import Part, Script
 from kizuna.testing import ClusterSetup, ServerProcess
 
 SCRATCH = Key("scratch:{<test>}:<name>", "string", "removed", "what a test of scripts writes")
@@ -132,7 +132,7 @@ async def test_no_rows_need_no_call(store: Store) -> None:
     assert await calls(store, "evalsha") == before
 
 
-async def test_rows_awaited_together_become_one_call(store: Store, key: MakeKey) -> None:
+async def test_rows_awaited_together_behind_the_first_become_one_call(store: Store, key: MakeKey) -> None:
     await push_jobs.rows(store, jobs(key, 1), queue=key("queue"), lease_ms=10_000)
     before = await calls(store, "evalsha")
 
@@ -141,7 +141,7 @@ async def test_rows_awaited_together_become_one_call(store: Store, key: MakeKey)
     )
 
     assert lengths == [None, *range(2, 101)]
-    assert await calls(store, "evalsha") == before + 1
+    assert await calls(store, "evalsha") == before + 2
 
 
 async def test_a_wrong_row_fails_alone(store: Store, key: MakeKey) -> None:
@@ -301,14 +301,93 @@ def test_scripts_are_loaded_from_beside_their_package(tmp_path: Path, monkeypatc
     assert (sell.name, sell.signature.keys, sell.has_rows) == ("sell", ("till",), False)
 
 
+# parts and families
+
+
+PRICES = "-- What things cost.\n\nlocal function price_of(thing)\n  return redis.call('HGET', prices, thing)\nend\n"
+SELL = """\
+-- Sell something.
+-- USES prices  what things cost
+-- ARGV root    what all keys begin with
+-- ARGV thing   what is sold
+
+if thing == "nothing" then
+  error("there is nothing to sell")
+end
+return {price_of(thing), sold_of .. thing, things_of_shop .. "corner"}
+"""
+FAMILIES = {
+    "PRICES": Key("shop:prices", "hash", "never", "what things cost"),
+    "SOLD": Key("shop:sold:<thing>", "string", "never", "how often it was sold"),
+    "THINGS_OF_SHOP": Key("shop:things:<shop...>", "set", "never", "what there is"),
+    "UNUSED": Key("shop:unused", "hash", "never", "what nobody mentions"),
+}
+
+
+async def test_a_script_uses_parts_and_the_families_below_its_root(store: Store, scratch: str) -> None:
+    sell = Script("sell", SELL, [Part("prices", PRICES)], FAMILIES)
+    root = scratch.removesuffix(":")
+    await store.call("HSET", f"{root}:shop:prices", "pear", 3)
+
+    assert await sell(store, root=root, thing="pear") == [
+        b"3",
+        f"{root}:shop:sold:pear".encode(),
+        f"{root}:shop:things:corner".encode(),
+    ]
+    assert "unused" not in sell.source
+
+
+async def test_an_error_says_in_which_part_or_line_it_was(store: Store, scratch: str) -> None:
+    sell = Script("sell", SELL, [Part("prices", PRICES)], FAMILIES)
+    root = scratch.removesuffix(":")
+    await store.call("SET", f"{root}:shop:prices", "not a hash")
+
+    with pytest.raises(ScriptFailed, match=r"^sell.lua:7: there is nothing to sell"):
+        await sell(store, root=root, thing="nothing")
+    with pytest.raises(ScriptFailed, match=r"^parts/prices.lua:4: .*WRONGTYPE"):
+        await sell(store, root=root, thing="pear")
+
+
+def test_parts_are_loaded_from_beside_the_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "market" / "lua" / "parts").mkdir(parents=True)
+    (tmp_path / "market" / "__init__.py").touch()
+    (tmp_path / "market" / "lua" / "sell.lua").write_text(SELL)
+    (tmp_path / "market" / "lua" / "parts" / "prices.lua").write_text(PRICES)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert (
+        Script.load("market", "sell", FAMILIES).source
+        == Script("sell", SELL, [Part("prices", PRICES)], FAMILIES).source
+    )
+
+
+async def test_a_script_may_want_fewer_rows_in_a_call(store: Store, key: MakeKey) -> None:
+    few = Script("push_jobs", (Path(__file__).parent / "lua" / "push_jobs.lua").read_text(), most_rows=16)
+    await few.rows(store, jobs(key, 1), queue=key("queue"), lease_ms=10_000)
+    before = await calls(store, "evalsha")
+
+    await asyncio.gather(*(few.row(store, queue=key("queue"), lease_ms=10_000, **row) for row in jobs(key, 34)))
+
+    # One leaves at once, and then 16, 16 and the last.
+    assert await calls(store, "evalsha") == before + 4
+
+
+async def test_rows_that_were_begun_are_in_the_line_before_they_are_awaited(store: Store, key: MakeKey) -> None:
+    begun = push_jobs.begin_rows(store, jobs(key, 2), {"queue": key("queue"), "lease_ms": 10_000})
+    length = store.call("LLEN", key("queue"))
+
+    assert await length == 2
+    assert await begun == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("header", "problem"),
     [
         ("return 1", "its first line should be a comment that says what it does"),
-        ("-- KEYS", "line 1 should be [ROW] KEYS or ARGV, a name, and its meaning"),
-        ("-- KEYS a-b  meaning", "line 1 should be [ROW] KEYS or ARGV, a name, and its meaning"),
-        ("-- ARGV token", "line 1 should be [ROW] KEYS or ARGV, a name, and its meaning"),
-        ("-- ROW token  meaning", "line 1 should be [ROW] KEYS or ARGV, a name, and its meaning"),
+        ("-- KEYS", "line 1 should be [ROW] KEYS or ARGV, or USES, a name, and its meaning"),
+        ("-- KEYS a-b  meaning", "line 1 should be [ROW] KEYS or ARGV, or USES, a name, and its meaning"),
+        ("-- ARGV token", "line 1 should be [ROW] KEYS or ARGV, or USES, a name, and its meaning"),
+        ("-- ROW token  meaning", "line 1 should be [ROW] KEYS or ARGV, or USES, a name, and its meaning"),
         ("-- KEYS a  one\n-- ARGV a  two", "line 2 declares 'a', which is taken"),
         ("-- ARGV end  a word of Lua", "line 1 declares 'end', which is taken"),
         ("-- ARGV class  a word of Python", "line 1 declares 'class', which is taken"),

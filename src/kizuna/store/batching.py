@@ -1,8 +1,9 @@
 """What is awaited in one turn of the event loop becomes one command.
 
-    await push.row(store, queue=q, id=1, …) ─┐
-    await push.row(store, queue=q, id=2, …) ─┼─> EVALSHA push … rows 1, 2, 3     one result for each
-    await push.row(store, queue=q, id=3, …) ─┘
+    await push.row(store, queue=q, id=1, …) ───> EVALSHA push … row 1            at once, if the server is idle
+    await push.row(store, queue=q, id=2, …) ─┐
+    await push.row(store, queue=q, id=3, …) ─┼─> EVALSHA push … rows 2, 3, 4     one result for each
+    await push.row(store, queue=q, id=4, …) ─┘
     await store.get(a), await store.get(b)  ───> MGET a b
 
 Order per key is kept: before anything else touches a key that stands in an open batch, that batch leaves.
@@ -13,22 +14,25 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from kizuna.errors import StoreError
+from kizuna.errors import KizunaError, Refused, StoreError
 from kizuna.store.link import copy_of
-from kizuna.store.scripts import Script, begin_script
+from kizuna.store.scripts import MOST_ROWS, Script
+from kizuna.store.taking import Taker
 from kizuna.store.wire import Argument, Command, fail
 
-# Rows of one call: a script holds up the whole server while it runs, and this is some milliseconds of its time.
-MOST_ROWS = 1_000
-# And of their bytes, some milliseconds on the way: 1,000 large rows would go beyond what the server takes at once.
+# Bytes of one call, some milliseconds on the way: 1,000 large rows would go beyond what the server takes at once.
 MOST_BYTES = 4 * 1024 * 1024
 
 Delivery = Coroutine[Any, Any, Sequence[Any]]
 
 
 class Sender(Protocol):
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is one server, and it has nothing of ours to do."""
+
     def deadline(self, timeout_s: float | None) -> float:
         """When a call that begins now has to be answered."""
 
@@ -38,14 +42,17 @@ class Sender(Protocol):
     def begin_script(self, script: Script, command: Command, deadline: float) -> Awaitable[Any]:
         """The same for the EVALSHA of a script."""
 
+    def post_script(self, taker: Taker, script: Script, command: Command, deadline: float) -> None:
+        """The same for those who want no future."""
+
 
 class _Batch:
     """Rows that will leave together, and who waits for which. `begin` puts their command in the line."""
 
-    __slots__ = ("begin", "bytes", "keys", "name", "rows", "waiting")
+    __slots__ = ("begin", "bytes", "keys", "most_rows", "name", "rows", "waiting")
 
-    def __init__(self, name: Hashable, begin: Callable[[list[Any]], Delivery]) -> None:
-        self.name, self.begin = name, begin
+    def __init__(self, name: Hashable, begin: Callable[[_Batch], None], most_rows: int) -> None:
+        self.name, self.begin, self.most_rows = name, begin, most_rows
         self.rows: list[Any] = []
         self.waiting: list[asyncio.Future[Any]] = []
         self.keys: list[bytes] = []
@@ -62,10 +69,12 @@ class Batcher:
         self._holders: dict[bytes, _Batch] = {}
         """Which open batch has a key."""
         self._deliveries: set[asyncio.Task[None]] = set()
+        self._rows_sent: set[_RowsTaker] = set()
+        """Those whose answer has not come yet."""
 
     def get(self, key: bytes, timeout_s: float | None) -> asyncio.Future[bytes | None]:
         name = (self._group(key), timeout_s)
-        batch = self.gathering.get(name) or self._opened(name, functools.partial(self._begin_gets, timeout_s))
+        batch = self.gathering.get(name) or self._opened(name, functools.partial(self._send_gets, timeout_s), MOST_ROWS)
         return self._join(batch, key, (key,), len(key))
 
     def row(
@@ -76,13 +85,15 @@ class Batcher:
         timeout_s: float | None,
     ) -> asyncio.Future[Any]:
         """One row of a script; rows with the same fixed arguments that are awaited together share one call."""
+        if not self.gathering and self._sender.is_idle:
+            return self._alone(script, fixed, row, timeout_s)
         keys = [key if type(key) is bytes else str(key).encode() for key in script.keys_of(fixed, row)]
         group = self._group(keys[0]) if keys else 0
         # With their types: 1 and 1.0 are equal to Python, and not to a script.
         name = (script.sha, group, timeout_s, *fixed.values(), *map(type, fixed.values()))
         batch = self.gathering.get(name)
         if batch is None:
-            batch = self._opened(name, functools.partial(self._begin_rows, script, fixed, timeout_s))
+            batch = self._opened(name, functools.partial(self._send_rows, script, fixed, timeout_s), script.most_rows)
         return self._join(batch, row, keys, _size(row))
 
     def make_way(self, keys: Sequence[bytes]) -> None:
@@ -101,15 +112,16 @@ class Batcher:
     async def settle(self, within_s: float | None = None) -> None:
         """Send what has gathered, and wait until it is answered; or no longer than that."""
         self.send_all()
-        if self._deliveries:
-            await asyncio.wait(self._deliveries, timeout=within_s)
+        waiting = [future for rows in self._rows_sent for future in rows.waiting if not future.done()]
+        if self._deliveries or waiting:
+            await asyncio.wait([*self._deliveries, *waiting], timeout=within_s)
 
     # -- inside -----------------------------------------------------------------------------------------
 
-    def _opened(self, name: Hashable, begin: Callable[[list[Any]], Delivery]) -> _Batch:
+    def _opened(self, name: Hashable, begin: Callable[[_Batch], None], most_rows: int) -> _Batch:
         if not self.gathering:
             asyncio.get_running_loop().call_soon(self.send_all)
-        batch = self.gathering[name] = _Batch(name, begin)
+        batch = self.gathering[name] = _Batch(name, begin, most_rows)
         return batch
 
     def _join(self, batch: _Batch, row: Any, keys: Sequence[bytes], size: int) -> asyncio.Future[Any]:
@@ -124,37 +136,82 @@ class Batcher:
         batch.rows.append(row)
         batch.waiting.append(future)
         batch.bytes += size
-        if len(batch.rows) == MOST_ROWS or batch.bytes >= MOST_BYTES:
+        if len(batch.rows) == batch.most_rows or batch.bytes >= MOST_BYTES:
             self._send(batch)
         return future
 
-    def _begin_gets(self, timeout_s: float | None, keys: list[bytes]) -> Delivery:
-        command: Command = ("MGET", *keys) if len(keys) > 1 else ("GET", keys[0])
-        return _values(self._sender.begin(command, self._sender.deadline(timeout_s)), keys)
-
-    def _begin_rows(
-        self,
-        script: Script,
-        fixed: Mapping[str, Argument],
-        timeout_s: float | None,
-        rows: list[Mapping[str, Argument]],
-    ) -> Delivery:
-        return begin_script(self._sender, script, fixed, rows, self._sender.deadline(timeout_s))
+    def _alone(
+        self, script: Script, fixed: Mapping[str, Argument], row: Mapping[str, Argument], timeout_s: float | None
+    ) -> asyncio.Future[Any]:
+        """Now, as the server has nothing else to do; whoever comes after it in this turn gathers."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._post_rows(script, fixed, timeout_s, [row], [future])
+        return future
 
     def _send(self, batch: _Batch) -> None:
         del self.gathering[batch.name]
         for key in batch.keys:
             del self._holders[key]
         try:
-            # The command is in the line when `begin` returns; only its answer is waited for in the task.
-            delivery = batch.begin(batch.rows)
+            batch.begin(batch)
         except Exception as error:
             # Whatever it is, it is theirs who wait: nobody else would hear of it.
             _fail(batch.waiting, error)
-            return
+
+    def _send_gets(self, timeout_s: float | None, batch: _Batch) -> None:
+        keys = batch.rows
+        command: Command = ("MGET", *keys) if len(keys) > 1 else ("GET", keys[0])
+        # The command is in the line when `begin` returns; only its answer is waited for in the task.
+        delivery = _values(self._sender.begin(command, self._sender.deadline(timeout_s)), keys)
         task = asyncio.get_running_loop().create_task(_deliver(delivery, batch.waiting))
         self._deliveries.add(task)
         task.add_done_callback(self._deliveries.discard)
+
+    def _send_rows(self, script: Script, fixed: Mapping[str, Argument], timeout_s: float | None, batch: _Batch) -> None:
+        self._post_rows(script, fixed, timeout_s, batch.rows, batch.waiting)
+
+    def _post_rows(
+        self,
+        script: Script,
+        fixed: Mapping[str, Argument],
+        timeout_s: float | None,
+        rows: list[Any],
+        waiting: list[asyncio.Future[Any]],
+    ) -> None:
+        # Without a task or a future of their own: those would cost more than the command.
+        taker = _RowsTaker(script, waiting, self._rows_sent.discard)
+        self._rows_sent.add(taker)
+        deadline = self._sender.deadline(timeout_s)
+        try:
+            self._sender.post_script(taker, script, script.command(fixed, rows), deadline)
+        except BaseException:
+            self._rows_sent.discard(taker)
+            raise
+
+
+class _RowsTaker(Taker):
+    """Gives each who waits for a row what the script returned for it."""
+
+    __slots__ = ("_over", "_script", "waiting")
+
+    def __init__(
+        self, script: Script, waiting: list[asyncio.Future[Any]], over: Callable[[_RowsTaker], object]
+    ) -> None:
+        self._script, self.waiting, self._over = script, waiting, over
+
+    def set_result(self, reply: Any) -> None:
+        self._over(self)
+        try:
+            results = self._script.results(reply, len(self.waiting))
+        except KizunaError as error:
+            _fail(self.waiting, error)
+            return
+        _hand_out(results, self.waiting)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._over(self)
+        meant = self._script.failure(error) if isinstance(error, Refused) else error
+        _fail(self.waiting, cast("Exception", meant))
 
 
 def _size(row: Mapping[str, Argument]) -> int:
@@ -172,6 +229,10 @@ async def _deliver(delivery: Delivery, waiting: list[asyncio.Future[Any]]) -> No
     except Exception as error:
         _fail(waiting, error)
         return
+    _hand_out(results, waiting)
+
+
+def _hand_out(results: Sequence[Any], waiting: list[asyncio.Future[Any]]) -> None:
     for future, result in zip(waiting, results, strict=True):
         if future.done():
             continue

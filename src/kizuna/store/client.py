@@ -100,7 +100,9 @@ class Store:
         for number, command in enumerate(commands):
             self._begin_for(together.place(number), command, deadline)
 
-    def call_all(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> asyncio.Future[list[Any]]:
+    def call_all(
+        self, commands: Sequence[Command], *, packed: bytes | None = None, timeout_s: float | None = None
+    ) -> asyncio.Future[list[Any]]:
         """The same to be awaited."""
         future: asyncio.Future[list[Any]] = self._loop.create_future()
 
@@ -108,7 +110,7 @@ class Store:
             if not future.done():
                 future.set_result(replies)
 
-        self.post_all(commands, give, timeout_s=timeout_s)
+        self.post_all(commands, give, packed=packed, timeout_s=timeout_s)
         return future
 
     def get(self, key: str | bytes, *, timeout_s: float | None = None) -> asyncio.Future[bytes | None]:
@@ -177,6 +179,20 @@ class Store:
         known.add(script.sha)
         return self.begin(script.with_text(command), deadline)
 
+    @property
+    def is_idle(self) -> bool:
+        only = self.topology.only
+        return only is not None and only.is_idle
+
+    def post_script(self, taker: Taker, script: Script, command: Command, deadline: float) -> None:
+        """`begin_script` for a taker."""
+        known = self.topology.route(command).scripts
+        if script.sha in known:
+            self._begin_for(_OrWithText(self, taker, script, command, deadline), command, deadline)
+        else:
+            known.add(script.sha)
+            self._begin_for(taker, script.with_text(command), deadline)
+
     def batch_row(
         self,
         script: Script,
@@ -195,3 +211,30 @@ class Store:
             if refusal.code != "NOSCRIPT":
                 raise
         return await self.begin(script.with_text(command), deadline)
+
+    def post_with_text(self, taker: Taker, script: Script, command: Command, deadline: float) -> None:
+        """The same for a taker."""
+        self._begin_for(taker, script.with_text(command), deadline)
+
+
+class _OrWithText(Taker):
+    """Passes the reply on; but a server that has lost its scripts gets the text first."""
+
+    __slots__ = ("_again", "_taker")
+
+    def __init__(self, store: Store, taker: Taker, script: Script, command: Command, deadline: float) -> None:
+        self._taker = taker
+        self._again = (store, script, command, deadline)
+
+    def done(self) -> bool:
+        return self._taker.done()
+
+    def set_result(self, reply: Any) -> None:
+        self._taker.set_result(reply)
+
+    def set_exception(self, error: BaseException) -> None:
+        if isinstance(error, Refused) and error.code == "NOSCRIPT":
+            store, script, command, deadline = self._again
+            store.post_with_text(self._taker, script, command, deadline)
+        else:
+            self._taker.set_exception(error)

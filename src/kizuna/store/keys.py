@@ -97,6 +97,11 @@ class Key:
         return self.joined_by or ":"
 
     @property
+    def beginning(self) -> str:
+        """What stands between the root and the first name: all keys of the family begin so, below any root."""
+        return self.joined_by + self._text_before
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(hole.name for hole in self._holes)
 

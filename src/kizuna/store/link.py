@@ -91,6 +91,11 @@ class Link:
             return wire.send(command, deadline, future)
         return self._enqueue(command, deadline, future)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether a command would leave at once, and be the only one."""
+        return self.wire is not None and not self._queue and not self.wire.in_flight
+
     def send_all(
         self, commands: Sequence[Command], deadline: float, together: Together, packed: bytes | None = None
     ) -> None:

@@ -12,6 +12,11 @@
 The declared names are locals for the author of the Lua code, and the only names that a call may have. A
 script for batches also declares what each row has, `-- ROW KEYS job  …` and `-- ROW ARGV payload  …`: in Lua,
 `rows` is their number, `row(i)` returns the keys and then the arguments of one, and each is due one result.
+
+What several scripts do alike is in parts, `lua/parts/<name>.lua`, that a script names as `-- USES ending  …`: they
+stand before it, in that order. A script with many keys below one root declares `-- ARGV root  …` and is loaded with
+`families`: then each that it uses is a local as well. FEED, whose key has no places, is `feed`; ITEM is `item_of` and
+ITEMS_OF_TYPE `items_of_type`, what their keys begin with.
 """
 
 from __future__ import annotations
@@ -33,12 +38,18 @@ if TYPE_CHECKING:
     from kizuna.errors import StoreError
     from kizuna.store.batching import Sender
     from kizuna.store.client import Store
+    from kizuna.store.keys import Key
     from kizuna.store.wire import Argument, Command
+
+# Rows of one call: a script holds up the whole server while it runs, and this is some milliseconds of its time.
+MOST_ROWS = 1_000
 
 _SENDABLE = frozenset({str, bytes, int, float})
 
-_DECLARES = re.compile(r"--\s+(?:ROW|KEYS|ARGV)\b")
-_DECLARATION = re.compile(r"--\s+(?P<row>ROW\s+)?(?P<kind>KEYS|ARGV)\s+(?P<name>[A-Za-z]\w*)\s+\S.*", re.ASCII)
+_DECLARES = re.compile(r"--\s+(?:ROW|KEYS|ARGV|USES)\b")
+_DECLARATION = re.compile(
+    r"--\s+(?:(?P<row>ROW\s+)?(?P<kind>KEYS|ARGV)|(?P<uses>USES))\s+(?P<name>[A-Za-z]\w*)\s+\S.*", re.ASCII
+)
 _LUA_WORDS = """
     and break do else elseif end false for function goto if in local nil not or
     repeat return then true until while
@@ -60,16 +71,32 @@ class Signature(NamedTuple):
     args: tuple[str, ...]
     row_keys: tuple[str, ...]
     row_args: tuple[str, ...]
+    uses: tuple[str, ...] = ()
+    """Parts that stand before the script."""
+
+
+class Part(NamedTuple):
+    name: str
+    text: str
 
 
 class Script:
-    """`source` is what the server gets: the text of the file, and before it, on the same line, so that line
-    numbers stay, a prelude that binds the declared names. `sha` is how the server knows it."""
+    """`source` is what the server gets: a prelude that binds the declared names, on the line on which the first part
+    or the script begins, the parts, and the text of the file. `sha` is how the server knows it."""
 
-    def __init__(self, name: str, text: str) -> None:
-        self.name = name
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        parts: Sequence[Part] = (),
+        families: Mapping[str, Key] | None = None,
+        most_rows: int = MOST_ROWS,
+    ) -> None:
+        self.name, self.most_rows = name, most_rows
         self.signature = _read_header(name, text)
-        self.source = _prelude(self.signature) + text
+        self._files = [*parts, Part(name, text)]
+        body = "".join(_with_line_end(part.text) for part in self._files)
+        self.source = _prelude(self.signature) + _bind_families(families or {}, body) + body
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
         self.has_rows = bool(self.signature.row_keys or self.signature.row_args)
         self._fixed_order = self.signature.keys + self.signature.args
@@ -78,9 +105,16 @@ class Script:
         self._all_names = self._fixed_names | self._row_names
 
     @classmethod
-    def load(cls, package: str, name: str) -> Script:
-        """The script of this name in the folder `lua` of the package."""
-        return cls(name, (resources.files(package) / "lua" / f"{name}.lua").read_text("utf-8"))
+    def load(
+        cls, package: str, name: str, families: Mapping[str, Key] | None = None, most_rows: int = MOST_ROWS
+    ) -> Script:
+        """The script of this name in the folder `lua` of the package, with the parts that it uses. `most_rows` of those
+        that are awaited in one turn share a call."""
+        folder = resources.files(package) / "lua"
+        text = (folder / f"{name}.lua").read_text("utf-8")
+        uses = _read_header(name, text).uses
+        parts = [Part(used, (folder / "parts" / f"{used}.lua").read_text("utf-8")) for used in uses]
+        return cls(name, text, parts, families, most_rows)
 
     # Both begin when they are awaited, not when they are called: a task that is cancelled before its first step
     # would else drop the coroutine of a command that is on its way.
@@ -102,7 +136,21 @@ class Script:
 
         A row for which the script returned an error has that error in its place; `row` raises it.
         """
-        return await begin_script(store, self, fixed, rows, store.deadline(timeout_s)) if rows else []
+        return await self.begin_rows(store, rows, fixed, timeout_s) if rows else []
+
+    def begin_rows(
+        self,
+        store: Sender,
+        rows: Sequence[Mapping[str, Argument]],
+        fixed: Mapping[str, Argument],
+        timeout_s: float | None = None,
+    ) -> Coroutine[Any, Any, list[Any]]:
+        """`rows` for those who have some to do meanwhile: the call is in the line now, and has to be awaited."""
+        reply = store.begin_script(self, self.command(fixed, rows), store.deadline(timeout_s))
+        return self._results_of(reply, len(rows))
+
+    async def _results_of(self, reply: Awaitable[Any], rows: int) -> list[Any]:
+        return self.results(await _finish(self, reply), rows)
 
     async def row(self, store: Store, /, *, timeout_s: float | None = None, **names: Argument) -> Any:
         """Run it for one row, in one call with the other rows that are awaited in this turn of the loop."""
@@ -144,6 +192,14 @@ class Script:
         """All keys that one row touches."""
         return *[fixed[name] for name in self.signature.keys], *[row[name] for name in self.signature.row_keys]
 
+    def results(self, returned: Any, rows: int) -> list[Any]:
+        """What it returned for each row; of a row for which it returned an error, that error. ScriptMismatch if they
+        are not as many."""
+        if isinstance(returned, list) and len(returned) == rows:
+            return [_own_error(self, result) if type(result) is ReplyError else result for result in returned]
+        what = f"{len(returned)} results" if isinstance(returned, list) else f"{returned!r}"
+        raise ScriptMismatch(self.name, f"it returned {what} for {rows} rows (a nil ends a list: return false)")
+
     def failure(self, refusal: Refused) -> StoreError:
         """What the server said; with file and line, if it was the script that failed."""
         place = re.search(_PLACE, refusal.what)
@@ -155,7 +211,15 @@ class Script:
         if type(meant) is not Refused:
             return meant
         hint = "look at that line; what the script wrote before it stays written"
-        return ScriptFailed(f"{self.name}.lua:{place[1]}: {message}", refusal.server, hint)
+        return ScriptFailed(f"{self._file_and_line(int(place[1]))}: {message}", refusal.server, hint)
+
+    def _file_and_line(self, line: int) -> str:
+        for part in self._files[:-1]:
+            length = _with_line_end(part.text).count("\n")
+            if line <= length:
+                return f"parts/{part.name}.lua:{line}"
+            line -= length
+        return f"{self.name}.lua:{line}"
 
     def _mismatch(self, given: Mapping[str, Argument], declared: frozenset[str]) -> ScriptMismatch:
         from difflib import get_close_matches
@@ -177,17 +241,6 @@ class Script:
                     raise ScriptMismatch(self.name, problem)
 
 
-def begin_script(
-    sender: Sender,
-    script: Script,
-    fixed: Mapping[str, Argument],
-    rows: Sequence[Mapping[str, Argument]],
-    deadline: float,
-) -> Coroutine[Any, Any, list[Any]]:
-    """Put the call for these rows in the line now; await the result for what the script returns for each."""
-    return _one_for_each(script, sender.begin_script(script, script.command(fixed, rows), deadline), len(rows))
-
-
 async def _finish(script: Script, reply: Awaitable[Any]) -> Any:
     try:
         return await reply
@@ -196,14 +249,6 @@ async def _finish(script: Script, reply: Awaitable[Any]) -> Any:
         if failure is refusal:
             raise
         raise failure from refusal
-
-
-async def _one_for_each(script: Script, reply: Awaitable[Any], rows: int) -> list[Any]:
-    results = await _finish(script, reply)
-    if isinstance(results, list) and len(results) == rows:
-        return [_own_error(script, result) if type(result) is ReplyError else result for result in results]
-    returned = f"{len(results)} results" if isinstance(results, list) else f"{results!r}"
-    raise ScriptMismatch(script.name, f"it returned {returned} for {rows} rows (a nil ends a list: return false)")
 
 
 def _own_error(script: Script, error: ReplyError) -> StoreError:
@@ -218,15 +263,17 @@ def _read_header(script: str, text: str) -> Signature:
             continue
         found = _DECLARATION.fullmatch(line.rstrip())
         if not found:
-            raise ScriptMismatch(script, f"line {number} should be [ROW] KEYS or ARGV, a name, and its meaning")
+            raise ScriptMismatch(
+                script, f"line {number} should be [ROW] KEYS or ARGV, or USES, a name, and its meaning"
+            )
         if found["name"] in _TAKEN or found["name"] in declared:
             raise ScriptMismatch(script, f"line {number} declares {found['name']!r}, which is taken")
-        declared[found["name"]] = ("ROW " if found["row"] else "") + found["kind"]
+        declared[found["name"]] = found["uses"] or ("ROW " if found["row"] else "") + found["kind"]
 
     def names(kind: str) -> tuple[str, ...]:
         return tuple(name for name in declared if declared[name] == kind)
 
-    return Signature(names("KEYS"), names("ARGV"), names("ROW KEYS"), names("ROW ARGV"))
+    return Signature(names("KEYS"), names("ARGV"), names("ROW KEYS"), names("ROW ARGV"), names("USES"))
 
 
 def _header(script: str, text: str) -> list[str]:
@@ -239,8 +286,23 @@ def _header(script: str, text: str) -> list[str]:
 
 def _prelude(signature: Signature) -> str:
     """Lua that binds the names. KEYS and ARGV hold what is fixed first, and then row after row."""
-    keys, args, row_keys, row_args = signature
+    keys, args, row_keys, row_args, _ = signature
     return _bind(keys, "KEYS") + _bind(args, "ARGV") + (_bind_rows(signature) if row_keys or row_args else "")
+
+
+def _bind_families(families: Mapping[str, Key], body: str) -> str:
+    """Those that the body mentions: each costs a moment at every run."""
+    used = frozenset(re.findall(r"\w+", body))
+    named = ((_name_in_lua(name, key), key.beginning) for name, key in families.items())
+    return "".join(f"local {name}=root..'{beginning}' " for name, beginning in named if name in used)
+
+
+def _name_in_lua(name: str, key: Key) -> str:
+    return name.lower() if not key.names or "_OF_" in name else f"{name.lower()}_of"
+
+
+def _with_line_end(text: str) -> str:
+    return text if text.endswith("\n") else f"{text}\n"
 
 
 def _bind(names: Sequence[str], table: str) -> str:
@@ -249,7 +311,7 @@ def _bind(names: Sequence[str], table: str) -> str:
 
 
 def _bind_rows(signature: Signature) -> str:
-    keys, args, row_keys, row_args = signature
+    keys, args, row_keys, row_args, _ = signature
     table, fixed, columns = ("ARGV", args, row_args) if row_args else ("KEYS", keys, row_keys)
     values = [f"KEYS[k+{number}]" for number, _ in enumerate(row_keys, 1)]
     values += [f"ARGV[a+{number}]" for number, _ in enumerate(row_args, 1)]

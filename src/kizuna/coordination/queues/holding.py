@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from kizuna.clock import milliseconds
 from kizuna.coordination.queues.tasks import Delivery, State
 from kizuna.errors import LeaseLost, NotSent, OutcomeUnknown, WrongValue
-from kizuna.store.batching import MOST_BYTES, MOST_ROWS
+from kizuna.store.batching import MOST_BYTES
 from kizuna.store.link import copy_of
-from kizuna.store.scripts import Script
+from kizuna.store.scripts import MOST_ROWS, Script
 from kizuna.store.wire import Argument, fail
 
 if TYPE_CHECKING:

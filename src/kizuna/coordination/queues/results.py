@@ -13,10 +13,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kizuna.errors import KizunaError, TaskCancelled, TaskFailed, TaskUnknown
-from kizuna.store.batching import MOST_ROWS
 from kizuna.store.events.feeds import Feed, LookAgain, Message
 from kizuna.store.link import copy_of
-from kizuna.store.scripts import Script
+from kizuna.store.scripts import MOST_ROWS, Script
 from kizuna.store.wire import fail
 
 if TYPE_CHECKING:
