@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kizuna.settings import Settings
+from kizuna.settings import MemorySettings, Settings
 from kizuna.testing.leaks import assert_keys_end_as_declared, scan
 from kizuna.testing.ledger import Ledger
 from kizuna.testing.processes import processes_on
@@ -75,7 +75,14 @@ def start(programs: Path, ledger: Ledger) -> Iterator[Callable[..., subprocess.P
 def _overrides(settings: Settings) -> str:
     names = ("roots", "processes", "queues", "units")
     sections = {name: msgspec.to_builtins(getattr(settings, name)) for name in names}
-    return json.dumps({"store": {"url": settings.store.url}, **sections})
+    return json.dumps({"store": {"url": settings.store.url}, **sections, "memory": _what_was_set(settings.memory)})
+
+
+def _what_was_set(section: MemorySettings) -> dict[str, Any]:
+    """Without what is as by default; among that are secrets, which nobody writes down."""
+    usual = MemorySettings()
+    values = {name: getattr(section, name) for name in section.__struct_fields__}
+    return {name: value for name, value in values.items() if value != getattr(usual, name)}
 
 
 @pytest.fixture(scope="session")

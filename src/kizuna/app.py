@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kizuna.coordination.processes import Processes
     from kizuna.coordination.queues import Queue, Queues
     from kizuna.coordination.stats import Stats
+    from kizuna.memory.memory import Memory
     from kizuna.units.unit import Unit
     from kizuna.units.units import Units
 
@@ -161,6 +162,13 @@ class Kizuna:
         units = self.units
         return Unit(units, name, codec, request_s=request_s, response_s=response_s, error_s=error_s, keep_s=keep_s)
 
+    @cached_property
+    def memory(self) -> Memory:
+        """What programs remember for a while, and share."""
+        from kizuna.memory.memory import Memory
+
+        return Memory(self.store, self.background)
+
     async def redis(self) -> Redis | RedisCluster:
         """A redis-py client for the same server, with its own pool, and without redis-py's repeating of writes."""
         # redis-py takes a fifth of a second to import, and most never need it.
@@ -179,6 +187,8 @@ class Kizuna:
         try:
             if "units" in vars(self):
                 await self.units.aclose()
+            if "memory" in vars(self):
+                await self.memory.aclose()
             if "queues" in vars(self):
                 await self.queues.aclose()
             await self.background.aclose()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 # Each component that has a keys.py, and the setting in [roots] that says where its keys begin.
-COMPONENTS = {"store": "system", "coordination": "coordination", "units": "units"}
+COMPONENTS = {"store": "system", "coordination": "coordination", "units": "units", "memory": "memory"}
 
 
 class Family(NamedTuple):

@@ -29,10 +29,20 @@
     ├── MessagesGone           messages of a durable channel ended before the reader had done them
     ├── BackupDamaged          a backup file is not whole, or no backup at all
     ├── BackupNotWritten       a backup file could not be written, and there is none
+    ├── BackupFull             a copy of memory holds as many writes as it may until the server can be reached again
     ├── RestoreConflict        a key that is to be restored exists already
     ├── RequestFailed          whoever served the request answered with an error; carries its bytes
     ├── RequestTimeout         no reply came in time; says whether somebody had taken the request
     ├── TooLarge               a value is larger than may be sent
+    ├── ItemMissing            there is no item of that id, or it has ended
+    ├── ItemExists             there is an item of that id already
+    ├── ContextMissing         there is no context of that id, or it has ended
+    ├── ContextExists          there is a context of that id already
+    ├── VersionConflict        somebody else has changed it meanwhile; nothing was written
+    ├── EventsGone             events of memory ended before the reader had read them
+    ├── CannotSeal             there is no key to seal with, or what is needed for it is not installed
+    │   └── ContentSealed      a content that is not sealed was to replace one that is
+    ├── CannotOpen             a sealed content was not sealed for this item, or with none of our keys
     └── StoreError             a command did not get its answer
         ├── NotSent            the server has not seen the command: repeating it is safe
         │   ├── Unreachable    nobody answers at the address, or the answer took too long
@@ -337,6 +347,18 @@ class BackupNotWritten(KizunaError):
         return f"{self.file} was not written: {self.reason}"
 
 
+class BackupFull(KizunaError):
+    def __init__(self, file: str, largest_bytes: int) -> None:
+        super().__init__(file, largest_bytes)
+        self.file, self.largest_bytes = file, largest_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"{self.file} holds all the writes that fit into {self.largest_bytes:,} bytes, and takes no more until the "
+            "server can be reached again; nothing was written; raise memory.backup_bytes"
+        )
+
+
 class RestoreConflict(KizunaError):
     """`key` is the first of `count` keys that are in the way."""
 
@@ -378,15 +400,107 @@ class RequestTimeout(KizunaError):
 
 
 class TooLarge(KizunaError):
-    def __init__(self, what: str, size: int, largest: int) -> None:
-        super().__init__(what, size, largest)
-        self.what, self.size, self.largest = what, size, largest
+    def __init__(self, what: str, size: int, largest: int, setting: str) -> None:
+        super().__init__(what, size, largest, setting)
+        self.what, self.size, self.largest, self.setting = what, size, largest, setting
 
     def __str__(self) -> str:
         return (
             f"{self.what} has {self.size:,} bytes, and {self.largest:,} are the most that is sent; "
-            "send less, or raise units.largest_bytes"
+            f"send less, or raise {self.setting}"
         )
+
+
+class ItemMissing(KizunaError, KeyError):
+    def __init__(self, item: str) -> None:
+        super().__init__(item)
+        self.item = item
+
+    def __str__(self) -> str:
+        return f"there is no item {self.item!r}, or it has ended; nothing was written"
+
+
+class ItemExists(KizunaError):
+    def __init__(self, item: str) -> None:
+        super().__init__(item)
+        self.item = item
+
+    def __str__(self) -> str:
+        return f"there is an item {self.item!r} already, and it stays as it is; update it, or put another in its place"
+
+
+class ContextMissing(KizunaError, KeyError):
+    def __init__(self, context: str) -> None:
+        super().__init__(context)
+        self.context = context
+
+    def __str__(self) -> str:
+        return f"there is no context {self.context!r}, or it has ended; `kizuna memory contexts` shows which there are"
+
+
+class ContextExists(KizunaError):
+    def __init__(self, context: str) -> None:
+        super().__init__(context)
+        self.context = context
+
+    def __str__(self) -> str:
+        return f"there is a context {self.context!r} already, and it stays as it is; update it, or choose another id"
+
+
+class VersionConflict(KizunaError):
+    """`what` is "item" or "context"."""
+
+    def __init__(self, what: str, id: str, expected: int, actual: int) -> None:  # noqa: A002 - as everywhere
+        super().__init__(what, id, expected, actual)
+        self.what, self.id, self.expected, self.actual = what, id, expected, actual
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} {self.id!r} is at version {self.actual}, not {self.expected}, and stays so; "
+            "read it, and decide again"
+        )
+
+
+class EventsGone(KizunaError):
+    def __init__(self, cursor: str) -> None:
+        super().__init__(cursor)
+        self.cursor = cursor
+
+    def __str__(self) -> str:
+        return (
+            f"events after {self.cursor} ended before they were read; look at the items themselves, and read on from "
+            "cursor 0; read sooner, or raise memory.feed_length"
+        )
+
+
+class CannotSeal(KizunaError):
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason, hint)
+        self.reason, self.hint = reason, hint
+
+    def __str__(self) -> str:
+        return f"contents cannot be sealed: {self.reason}; {self.hint}"
+
+
+class ContentSealed(CannotSeal):
+    """Nothing was written. `update` of memory seals, and sends it again, if it has keys."""
+
+    def __init__(self, item: str) -> None:
+        super().__init__(
+            f"the content of item {item!r} is sealed, and there are no keys to seal what replaces it",
+            "set memory.seal_keys_file, or say sealed=False",
+        )
+        self.args = (item,)
+        self.item = item
+
+
+class CannotOpen(KizunaError):
+    def __init__(self, item: str, reason: str) -> None:
+        super().__init__(item, reason)
+        self.item, self.reason = item, reason
+
+    def __str__(self) -> str:
+        return f"the sealed content of item {self.item!r} cannot be opened: {self.reason}"
 
 
 class StoreError(KizunaError):

@@ -25,6 +25,7 @@ __all__ = [
     "KeptSettings",
     "Loaded",
     "LocksSettings",
+    "MemorySettings",
     "ProbesSettings",
     "ProcessesSettings",
     "QueuesSettings",
@@ -46,6 +47,8 @@ LONGEST_KEPT_S = 315_360_000
 KeptSeconds = Annotated[int, Meta(ge=1, le=LONGEST_KEPT_S)]
 KeptFraction = Annotated[float, Meta(ge=0.001, le=LONGEST_KEPT_S)]
 Share = Annotated[float, Meta(ge=0, le=0.5)]
+Ratio = Annotated[float, Meta(gt=0, le=1)]
+Stretch = Annotated[float, Meta(ge=0, le=1_000)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
 ServerMemory = Annotated[
@@ -172,6 +175,8 @@ class RootsSettings(Section, frozen=True, kw_only=True):
     """Of locks, processes, issues, queues, config, flags, stats and channels."""
     units: Root = "muf"
     """Of units: requests, replies and what they keep. Written in lower case, like all their paths."""
+    memory: Root = "harca"
+    """Of memory: items, contexts and what is told about them."""
 
 
 class CoordinationSettings(Section, frozen=True, kw_only=True):
@@ -244,6 +249,93 @@ class UnitsSettings(Section, frozen=True, kw_only=True):
     """How often is looked for requests and replies where the server announces no changes."""
 
 
+class MemorySettings(Section, frozen=True, kw_only=True):
+    """Memory: how long things are remembered, and what happens when there is no room, or no server."""
+
+    shards: Annotated[int, Meta(ge=1, le=SHARDS_AT_MOST)] = 1
+    """On a cluster, over how many roots contexts and their items are spread: `{harca:0}` and so on, each in one slot.
+    1: all keys begin with `harca` itself, which a cluster cannot hold together."""
+    item_s: KeptFraction = 900
+    """How long an item lives, unless it is told otherwise; its priority can lengthen that."""
+    item_least_s: KeptFraction = 60
+    """The shortest life of an item."""
+    item_most_s: KeptFraction = 86_400
+    """The longest life of an item."""
+    item_stretch: Stretch = 3.0
+    """How much longer an item of priority 10 lives than one of 5 or less: 3 is four times as long."""
+    context_s: KeptFraction = 3_600
+    """How long a context lives, unless it is told otherwise, or since it was last used while it is active."""
+    context_least_s: KeptFraction = 900
+    """The shortest life of a context."""
+    context_most_s: KeptFraction = 604_800
+    """The longest life of a context, from when it was last used."""
+    result_s: KeptFraction = 300
+    """How long a calculation result lives, unless it is told otherwise; what it cost can lengthen that."""
+    result_least_s: KeptFraction = 60
+    """The shortest life of a result."""
+    result_most_s: KeptFraction = 1_800
+    """The longest life of a result."""
+    result_stretch: Stretch = 5.0
+    """How much longer a result lives that cost `costly_s` or more, than one that cost nothing."""
+    costly_s: Seconds = 60.0
+    """From how many seconds of calculation on a result is as costly as can be."""
+    state_s: KeptFraction = 1_800
+    """How long a system state lives, unless it is told otherwise; its importance can lengthen that."""
+    state_least_s: KeptFraction = 300
+    """The shortest life of a state."""
+    state_most_s: KeptFraction = 43_200
+    """The longest life of a state."""
+    state_stretch: Stretch = 23.0
+    """How much longer a state of importance 1 lives than one of importance 0."""
+    largest_bytes: AtLeastOne = 1024 * 1024
+    """Content or metadata above it, as JSON, is refused before it is sent."""
+    feed_length: AtLeastOne = 100_000
+    """How many events the durable feed holds, about; the oldest go first."""
+    sweep_every_s: Seconds = 0.25
+    """How often each process that remembers looks for what has ended."""
+    pressure_every_s: Seconds = 10.0
+    """How often is looked how full the server is."""
+    shorten_above: Ratio = 0.8
+    """How full the server is when lives of low priority are shortened."""
+    remove_above: Ratio = 0.9
+    """How full the server is when items are removed, those of lowest priority and soonest to end first."""
+    low_priority: Annotated[int, Meta(ge=1, le=10)] = 3
+    """The highest priority whose lives are shortened."""
+    shortened_s: KeptFraction = 300
+    """What is left of a life that is shortened."""
+    budget_bytes: Annotated[int, Meta(ge=0)] = 0
+    """What the memory below this root may use; 0: as much as the server has."""
+    backup_folder: str = ""
+    """Where a copy is kept that answers while the server cannot be reached; empty: none is kept."""
+    backup_bytes: Annotated[int, Meta(ge=1024 * 1024)] = 256 * 1024 * 1024
+    """How large that copy may become; then what ends soonest goes first."""
+    fallback_after_s: Seconds = 1.0
+    """How long the server may be silent before the copy answers instead."""
+    sealed: bool = False
+    """Whether contents are sealed unless a call says otherwise."""
+    seal_keys: Secret = Secret("")
+    """The keys that seal, as `name:key name:key …`, each 32 bytes in base64; the first seals, all open. Better in a
+    file, see `seal_keys_file`."""
+    seal_keys_file: str = ""
+    """A file that holds the keys that seal, one `name:key` in a line."""
+    rest_host: str = "127.0.0.1"
+    """Where `kizuna memory serve` listens; with any other than an address of this machine alone, a token is needed."""
+    rest_port: Port = 3712
+    """0 picks a free one."""
+    rest_token: Secret = Secret("")
+    """What whoever calls the REST API has to know; empty: nothing. Better in a file, see `rest_token_file`."""
+    rest_token_file: str = ""
+    """A file that holds the token; a line end after it does not count."""
+
+    def contradictions(self) -> Iterable[str]:
+        for kind in ("item", "context", "result", "state"):
+            least, usual, most = (getattr(self, f"{kind}{which}_s") for which in ("_least", "", "_most"))
+            if not least <= usual <= most:
+                yield f"{kind}_s = {usual:g} is not between {kind}_least_s = {least:g} and {kind}_most_s = {most:g}"
+        if self.shorten_above > self.remove_above:
+            yield f"shorten_above = {self.shorten_above:g} is above remove_above = {self.remove_above:g}"
+
+
 class KeptSettings(Section, frozen=True, kw_only=True):
     """How long things are kept."""
 
@@ -275,6 +367,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     queues: QueuesSettings = QueuesSettings()
     kept: KeptSettings = KeptSettings()
     units: UnitsSettings = UnitsSettings()
+    memory: MemorySettings = MemorySettings()
 
 
 Loaded = Found[Settings]

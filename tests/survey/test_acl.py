@@ -10,7 +10,8 @@ import pytest
 
 from kizuna.app import Kizuna, connect
 from kizuna.errors import PermissionDenied
-from kizuna.settings import CoordinationSettings, Settings, StoreSettings, UnitsSettings
+from kizuna.memory.events import Event
+from kizuna.settings import CoordinationSettings, MemorySettings, Settings, StoreSettings, UnitsSettings
 from kizuna.store.events import Change
 from kizuna.store.inspection.backup import back_up
 from kizuna.store.inspection.cleaning import remove
@@ -101,6 +102,58 @@ async def is_refused(asked: Awaitable[object]) -> bool:
     except PermissionDenied:
         return True
     return False
+
+
+async def remember(k: Kizuna) -> None:
+    """Something of each part of memory."""
+    m = k.memory
+    async with m.watch("item:expired") as heard:
+        cursor = await m.now_cursor()
+        await m.contexts.create("Trip", "trip", id="t7")
+        await m.create("fact", {"likes": "trains"}, id="a", context="t7", depends_on=["weather"], generation="model")
+        await m.update("a", content="cars", priority=8, expected_version=1)
+        await m.change("a", str.upper)
+        await m.copy("a", "global", new_id="b")
+        await m.move("b", "t8")
+        await m.touch_many(["a", "b"])
+        await m.put("c", "fact", 1, ttl_s=0.05)
+        assert [item.id for item in (await m.list(type="fact", text="CAR")).items] == ["a", "b"]
+        assert await m.count(context="t8") == 1
+        assert await m.changed("weather") == 2
+        await m.raise_generation("model")
+        assert await m.contexts.delete("t7", items="leave")
+        told = await heard.next(timeout_s=10)
+        assert isinstance(told, Event)
+        assert told.id == "c"
+        assert len((await m.events_since(cursor)).events) > 10
+    await m.create_many([{"type": "fact", "content": "x" * 1_000, "priority": 1} for _ in range(20)])
+    assert (await m.pressure()).level == "remove"
+    assert (await m.relieve()).removed > 0
+    assert await m.verify(repair=True)
+    assert (await m.health()).status == "healthy"
+
+
+BRIEF = MemorySettings(item_least_s=0.05, budget_bytes=10_000)
+
+
+async def test_the_user_of_memory_can_do_all_of_its_work_and_nothing_else(
+    server: ServerProcess, settings: Settings
+) -> None:
+    brief = msgspec.structs.replace(settings, memory=BRIEF)
+    with signed_in([server], brief, rules_for(Known(brief), ["memory"])) as theirs:
+        async with connect(theirs) as k:
+            await remember(k)
+            assert [what for what, ask in FORBIDDEN.items() if not await is_refused(ask(k))] == []
+            assert await is_refused(k.temp.set("note", "x"))
+
+
+async def test_the_user_of_memory_can_work_on_a_cluster(cluster: ClusterSetup) -> None:
+    settings = Settings(store=StoreSettings(url=cluster.url), memory=msgspec.structs.replace(BRIEF, shards=3))
+    with signed_in(cluster.servers, settings, rules_for(Known(settings), ["memory"])) as theirs:
+        async with connect(theirs) as k:
+            await remember(k)
+    async with connect(settings) as k:
+        await k.store.call_each_primary("FLUSHALL")
 
 
 async def test_the_user_of_the_store_alone_reaches_no_key_of_coordination(

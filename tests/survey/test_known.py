@@ -11,8 +11,8 @@ from kizuna.survey.known import Known, shown
 
 PLAIN = Known(Settings())
 SHARDED = Known(Settings(coordination=CoordinationSettings(shards=4)))
-RENAMED = Known(Settings(roots=RootsSettings(system="app:sys", coordination="app", units="app/talk")))
-SHARED = Known(Settings(roots=RootsSettings(system="all", coordination="all", units="all")))
+RENAMED = Known(Settings(roots=RootsSettings(system="app:sys", coordination="app", units="app/talk", memory="app:mem")))
+SHARED = Known(Settings(roots=RootsSettings(system="all", coordination="all", units="all", memory="all")))
 
 
 @pytest.mark.parametrize("known", [PLAIN, SHARDED, RENAMED, SHARED])
@@ -96,7 +96,7 @@ def test_the_root_of_units_is_in_lower_case_as_all_they_write() -> None:
 
 @given(pattern=st.text(alphabet="ab:/*?[]{}poppkizunamf", max_size=12))
 def test_no_pattern_leaves_the_roots(pattern: str) -> None:
-    beginnings = ("poppo:", "kizuna:", "muf/", "{poppo", "{kizuna", "{muf")
+    beginnings = ("poppo:", "kizuna:", "muf/", "harca:", "{poppo", "{kizuna", "{muf", "{harca")
 
     assert all(expanded.startswith(beginnings) for expanded in PLAIN.patterns(pattern))
 

@@ -224,7 +224,7 @@ RAISED: dict[type[BaseException], tuple[Any, ...]] = {
     TimeoutError: (),
     ExceptionGroup: ("both", [ValueError("a"), ValueError("b")]),
     RecursionError: ("too deep",),
-    TooLarge: ("the thing", 2, 1),
+    TooLarge: ("the thing", 2, 1, "units.largest_bytes"),
 }
 
 

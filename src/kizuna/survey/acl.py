@@ -7,10 +7,11 @@ the few that kizuna needs besides. What looks at or changes the server as a whol
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kizuna.catalogue import COMPONENTS, Family, all_families
+from kizuna.memory.keys import ALL_EVENTS
 from kizuna.store.scanning import glob_of
 from kizuna.store.scanning.globs import covers
 
@@ -37,6 +38,7 @@ def rules_for(known: Known, components: Iterable[str], *, database: int = 0) -> 
     families = [family for family in all_families() if family.component in wanted]
     keys = [_glob(known, family) for family in families if family.key.type != "channel"]
     channels = [glob for family in families if family.key.type == "channel" for glob in _channels(known, family)]
+    channels += _listened_to(known, wanted)
     return [
         *ON_DATA,
         *TO_CONNECT,
@@ -57,7 +59,7 @@ def rules_for_operators(known: Known, *, database: int = 0) -> list[str]:
         *TO_WORK,
         *TO_OPERATE,
         *(f"~{glob}" for glob in below),
-        *(f"&{glob}" for glob in below),
+        *(f"&{glob}" for glob in [*below, *_listened_to(known, {"memory"})]),
         *heard,
     ]
 
@@ -93,6 +95,11 @@ def _heard(globs: Iterable[str], database: int) -> list[str]:
 def _channels(known: Known, family: Family) -> tuple[str, str]:
     """A channel has no slot: some have the plain root also where keys are in shards."""
     return family.key.glob(known.roots[family.component].root), _glob(known, family)
+
+
+def _listened_to(known: Known, components: Collection[str]) -> list[str]:
+    """Patterns of channels that are subscribed to as they stand, and so have to be granted as they stand."""
+    return [f"{known.roots['memory'].root}{ALL_EVENTS}"] if "memory" in components else []
 
 
 def _reduced(globs: Iterable[str]) -> Iterator[str]:

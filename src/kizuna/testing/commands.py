@@ -1,11 +1,15 @@
-"""The `kizuna` command as a process of its own, for tests of those that run until they are told to stop."""
+"""The `kizuna` command: within the test, and as a process of its own for those that run until they are told to stop."""
 
 from __future__ import annotations
 
 import json
 import signal
 import subprocess
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import click
+    from click.testing import Result
 
 
 class Command:
@@ -26,3 +30,30 @@ class Command:
         """Its exit code, and what it said."""
         _, said = self.process.communicate(timeout=30)
         return self.process.returncode, said
+
+
+class Runner:
+    """Runs it within the test, with these words before the arguments."""
+
+    def __init__(self, command: click.Command, *words: str) -> None:
+        self.command, self.words = command, words
+
+    def __call__(self, *arguments: str, given: bytes | str | None = None) -> Result:
+        """`given` is its standard input."""
+        from click.testing import CliRunner
+
+        return CliRunner().invoke(self.command, [*self.words, *arguments], input=given)
+
+    def done(self, *arguments: str, given: bytes | str | None = None) -> Result:
+        """The same for one that has to succeed."""
+        ended = self(*arguments, given=given)
+        assert ended.exit_code == 0, ended.output
+        return ended
+
+    def rows(self, *arguments: str, given: bytes | str | None = None) -> list[dict[str, Any]]:
+        """What it prints with --json."""
+        return [json.loads(line) for line in self.done(*arguments, "--json", given=given).stdout.splitlines()]
+
+    def row(self, *arguments: str, given: bytes | str | None = None) -> dict[str, Any]:
+        [row] = self.rows(*arguments, given=given)
+        return row

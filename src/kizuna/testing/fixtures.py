@@ -85,7 +85,7 @@ def root() -> str:
 @pytest.fixture
 def settings(server_url: str, root: str) -> Settings:
     """Settings that lead to `server` and `root`."""
-    roots = RootsSettings(system=root, coordination=root, units=root)
+    roots = RootsSettings(system=root, coordination=root, units=root, memory=root)
     return Settings(store=StoreSettings(url=server_url), roots=roots)
 
 

@@ -23,5 +23,5 @@ def encoded(codec: Codec, value: Any, largest_bytes: int, what: str) -> bytes:
 def checked_size(raw: bytes, largest_bytes: int, what: str) -> bytes:
     """The same bytes. TooLarge, which says `what` they are, if they are too many."""
     if len(raw) > largest_bytes:
-        raise TooLarge(what, len(raw), largest_bytes)
+        raise TooLarge(what, len(raw), largest_bytes, "units.largest_bytes")
     return raw

@@ -1,0 +1,1 @@
+"""A copy of memory on this machine, which answers while the server cannot be reached."""

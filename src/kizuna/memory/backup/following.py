@@ -1,0 +1,155 @@
+"""Keeps the copy complete: what others change is told by the feed, read from the server, and copied. One process for
+each file does this; when it ends, another one takes over, from where that was."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from kizuna.errors import EventsGone, KizunaError, OutcomeUnknown, Unreachable, WrongValue
+from kizuna.memory.backup import copying
+from kizuna.memory.backup.copying import ContextCopy, ContextEnded, Copy, ItemCopy, ItemEnded
+from kizuna.memory.backup.locks import try_take
+from kizuna.memory.backup.rows import ms
+from kizuna.memory.backup.thread import CopyThread
+from kizuna.memory.context import ContextQuery
+from kizuna.memory.events import Event, FeedReader, Watching
+from kizuna.memory.keepers import Keeper
+from kizuna.memory.query import Query
+
+log = logging.getLogger("kizuna.memory")
+
+_EVENTS_AT_ONCE = 500
+_PER_PAGE = 500
+# The last resort: whatever is not heard of is seen after this time.
+_LOOK_EVERY_S = 5.0
+_TRY_AGAIN_S = 0.2
+_GATHER_S = 0.05
+# How soon another process takes over from one that has ended.
+_TAKE_OVER_S = 0.5
+
+
+class Following:
+    def __init__(self, server: Keeper, feed: FeedReader, thread: CopyThread, lock: Path) -> None:
+        self.is_following = False
+        """Whether it is this process that does it."""
+        self.passes = 0
+        """How often everything was looked at."""
+        self.is_known: Callable[[Event], bool] = lambda _: False
+        """Whether this process has copied it already, when it did it."""
+        self._server, self._feed, self._thread, self._lock = server, feed, thread, lock
+        self._complained_of = ""
+
+    async def run(self) -> None:
+        """Until cancelled: wait until it is our turn, and follow."""
+        # Nobody can be told when another process lets go of it.
+        while (lock := try_take(self._lock)) is None:  # noqa: ASYNC110
+            await asyncio.sleep(_TAKE_OVER_S)
+        try:
+            self.is_following = True
+            while True:
+                await self._try()
+        finally:
+            self.is_following = False
+            os.close(lock)
+
+    async def _try(self) -> None:
+        try:
+            # Heard from before the first look on: nothing happens in between.
+            async with self._feed.watch(()) as heard:
+                await self._follow(heard)
+        except (Unreachable, OutcomeUnknown):
+            # Away: the keeper says so.
+            pass
+        except KizunaError as error:
+            self._complain(str(error))
+        except Exception:
+            log.exception("the feed is not followed")
+        await asyncio.sleep(_TRY_AGAIN_S)
+
+    def _complain(self, problem: str) -> None:
+        """Once: what it is, it stays for a while, and is tried again all the time."""
+        if problem != self._complained_of:
+            log.warning("the feed is not followed", extra={"error": problem})
+        self._complained_of = problem
+
+    async def _follow(self, heard: Watching) -> None:
+        while True:
+            try:
+                is_behind = await self._catch_up()
+            except (EventsGone, WrongValue) as error:
+                # WrongValue: the cursor is of a memory with other shards.
+                log.info("the copy is made anew", extra={"file": str(self._thread.path), "reason": str(error)})
+                await self._thread.do(copying.forget_pass, "note")
+                continue
+            if not is_behind:
+                await _until_heard(heard)
+
+    async def _catch_up(self) -> bool:
+        """Copy the next changes, or everything if it is not known from where on. Whether there may be more."""
+        cursor = await self._thread.do(lambda file: str(file.fact("cursor", "")))
+        if not cursor:
+            await self._copy_all()
+            return True
+        found = await self._feed.events_since(cursor, _EVENTS_AT_ONCE)
+        if found.events:
+            self._thread.copy(*[copy async for copy in self._copies(found.events)])
+            # After the copies, in their order: were we killed in between, they are read again.
+            await self._thread.do(lambda file: copying.note_cursor(file, found.cursor), "note")
+        return len(found.events) == _EVENTS_AT_ONCE
+
+    async def _copies(self, events: Sequence[Event]) -> AsyncIterator[Copy]:
+        """Of each, only the last event counts: the server is asked for what is there now."""
+        last = {(event.kind.startswith("ctx:"), event.id): event for event in events}
+        last = {key: event for key, event in last.items() if not self.is_known(event)}
+        there = [key for key, event in last.items() if event.kind.endswith((":created", ":updated"))]
+        for (is_context, id_), event in last.items():
+            if (is_context, id_) not in there:
+                yield ContextEnded(id_, ms(event.at)) if is_context else ItemEnded(id_, ms(event.at))
+        ids = [id_ for is_context, id_ in there if not is_context]
+        for id_, item in zip(ids, await self._server.read(ids) if ids else (), strict=True):
+            # Ended meanwhile: the next events will say so.
+            yield ItemEnded(id_, ms(last[False, id_].at)) if item is None else ItemCopy(item)
+        ids = [id_ for is_context, id_ in there if is_context]
+        for id_, context in zip(ids, await self._server.read_contexts(ids) if ids else (), strict=True):
+            yield ContextEnded(id_, ms(last[True, id_].at)) if context is None else ContextCopy(context)
+
+    async def _copy_all(self) -> None:
+        """One pass over all that the server has. What happens meanwhile is told by the events after the cursor."""
+        cursor = await self._feed.now_cursor()
+        await self._thread.do(copying.begin_pass, "note")
+        query = ContextQuery(limit=_PER_PAGE)
+        while True:
+            contexts = await self._server.list_contexts(query)
+            await self._put([ContextCopy(context) for context in contexts.contexts])
+            if not contexts.cursor:
+                break
+            query = ContextQuery(limit=_PER_PAGE, cursor=contexts.cursor)
+        await self._copy_all_items()
+        await self._thread.do(lambda file: copying.end_pass(file, cursor), "note")
+        self.passes += 1
+
+    async def _copy_all_items(self) -> None:
+        query = Query(limit=_PER_PAGE)
+        while True:
+            page = await self._server.list(query)
+            await self._put([ItemCopy(item) for item in page.items])
+            if not page.cursor:
+                return
+            query = Query(limit=_PER_PAGE, cursor=page.cursor)
+
+    async def _put(self, copies: Sequence[Copy]) -> None:
+        """Waited for, page by page: a pass must not drive out what else waits to be copied."""
+        self._thread.copy(*copies)
+        await self._thread.do(lambda _: None)
+
+
+async def _until_heard(heard: Watching) -> None:
+    if await heard.next(timeout_s=_LOOK_EVERY_S) is not None:
+        # One look is for all that happens in a moment.
+        await asyncio.sleep(_GATHER_S)
+    while await heard.next(timeout_s=0) is not None:
+        pass

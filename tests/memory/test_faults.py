@@ -1,0 +1,288 @@
+"""A server that is full, breaks off, forgets its scripts or says no: a clear error, and nothing half done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+from tests.memory.exactness import assert_indexes_exact
+
+from kizuna.app import Kizuna, connect
+from kizuna.errors import NotPrimary, OutcomeUnknown, OutOfMemory, Refused, StoreError
+from kizuna.memory.memory import Memory
+from kizuna.settings import MemorySettings, RootsSettings, Settings, StoreSettings
+from kizuna.testing import ChaosProxy, ServerProcess, eventually
+
+MakeProxy = Callable[..., Awaitable[ChaosProxy]]
+# Nothing is done but what the test does.
+ALONE = MemorySettings(sweep_every_s=3600, pressure_every_s=3600)
+
+
+def at(url: str, root: str, **options: Any) -> Settings:
+    roots = RootsSettings(system=root, coordination=root, memory=root)
+    return Settings(store=StoreSettings(url=url, **options), roots=roots, memory=ALONE)
+
+
+def everything(server: ServerProcess) -> dict[bytes, object]:
+    with server.connect() as conversation:
+        return {key: conversation.call("DUMP", key) for key in conversation.call("KEYS", "*")}
+
+
+async def events_of(m: Memory) -> list[tuple[str, str, int | None]]:
+    return [(event.kind, event.id, event.version) for event in (await m.events_since("0", limit=1000)).events]
+
+
+# -- broken off -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_write_whose_answer_is_lost_is_repeated_and_counts_once(
+    settings: Settings, proxy: MakeProxy, server: ServerProcess, root: str
+) -> None:
+    between = await proxy()
+    through = msgspec.structs.replace(settings, store=StoreSettings(url=between.url), memory=ALONE)
+    async with connect(through) as k:
+        m = k.memory
+        await m.create("note", 0, id="warm")
+        await m.update("warm", content=1)
+        await m.contexts.create("Chat", "chat", id="c")
+        before = len(await events_of(m))
+
+        async def lost(step: Callable[[], Awaitable[Any]]) -> Any:
+            between.drop_replies(1, then="cut")
+            return await step()
+
+        item = await lost(lambda: m.create("note", 1, id="a", context="c"))
+        assert (item.version, item.content) == (1, 1)
+        assert (await lost(lambda: m.update("a", content=2))).version == 2
+        assert (await lost(lambda: m.update("a", content=3, expected_version=2))).version == 3
+        assert (await lost(lambda: m.put("a", "note", 4, context="c"))).version == 4
+        assert (await lost(lambda: m.move("a", "global"))).version == 5
+        assert (await lost(lambda: m.contexts.update("c", name="Talk"))).version == 2
+        assert (await lost(lambda: m.contexts.create("Chat", "chat", id="d"))).version == 1
+        many = await lost(lambda: m.create_many([{"type": "note", "content": n, "id": f"i{n}"} for n in range(10)]))
+        assert [item.version for item in many] == [1] * 10
+        assert await lost(lambda: m.raise_generation("model")) == 1
+
+        events = (await events_of(m))[before:]
+        assert events == [
+            ("item:created", "a", 1),
+            ("item:updated", "a", 2),
+            ("item:updated", "a", 3),
+            ("item:updated", "a", 4),
+            ("item:updated", "a", 5),
+            ("ctx:updated", "c", 2),
+            ("ctx:created", "d", 1),
+            *(("item:created", f"i{n}", 1) for n in range(10)),
+        ]
+        read = await m.get("a")
+        assert read is not None
+        assert (read.content, read.version, read.context) == (4, 5, "global")
+        await m.sweep()
+        assert_indexes_exact(server, root)
+
+
+async def test_a_delete_whose_answer_is_lost_deletes_once_and_says_so(settings: Settings, proxy: MakeProxy) -> None:
+    between = await proxy()
+    async with connect(msgspec.structs.replace(settings, store=StoreSettings(url=between.url), memory=ALONE)) as k:
+        m = k.memory
+        await m.create("note", 0, id="a")
+        await m.delete("none")
+        between.drop_replies(1, then="cut")
+        # Whether it was there cannot be known any more; that it is gone, can.
+        with suppress(OutcomeUnknown):
+            await m.delete("a")
+        assert await m.get("a") is None
+        assert [kind for kind, _, _ in await events_of(m)] == ["item:created", "item:deleted"]
+
+
+async def test_a_write_that_the_server_never_got_is_made_when_it_is_back(settings: Settings, proxy: MakeProxy) -> None:
+    between = await proxy()
+    through = msgspec.structs.replace(
+        settings, store=StoreSettings(url=between.url, reconnect_longest_s=0.1), memory=ALONE
+    )
+    async with connect(through) as k:
+        m = k.memory
+        await m.create("note", 0, id="warm")
+        between.refuse()
+        await between.cut()
+        writing = asyncio.create_task(m.create("note", 1, id="a"))
+        await asyncio.sleep(0.05)
+        await between.accept()
+        assert (await writing).version == 1
+        assert [id_ for _, id_, _ in await events_of(m)] == ["warm", "a"]
+
+
+async def test_a_write_into_silence_ends_with_an_error_and_may_be_repeated_by_hand(
+    settings: Settings, proxy: MakeProxy
+) -> None:
+    between = await proxy()
+    impatient = StoreSettings(url=between.url, timeout_s=0.5, reconnect_longest_s=0.1)
+    async with connect(msgspec.structs.replace(settings, store=impatient, memory=ALONE)) as k:
+        m = k.memory
+        await m.create("count", 0, id="a")
+        between.drop_replies()
+        with pytest.raises(StoreError) as unknown:
+            await m.update("a", content=1, expected_version=1)
+        assert unknown.value.outcome == "unknown"
+        between.deliver_replies()
+        await eventually(lambda: answers(k), within_s=20)
+        item = await m.get("a")
+        assert item is not None
+        assert (item.version, item.content) == (2, 1)
+
+
+async def test_changes_over_a_connection_that_breaks_all_the_time_count_once_each(
+    settings: Settings, proxy: MakeProxy
+) -> None:
+    between = await proxy()
+    through = msgspec.structs.replace(settings, store=StoreSettings(url=between.url, reconnect_longest_s=0.05))
+    async with connect(through) as k:
+        m = k.memory
+        await m.create("count", 0, id="a")
+
+        async def break_it() -> None:
+            for number in range(15):
+                await asyncio.sleep(0.03)
+                if number % 2:
+                    await between.cut()
+                else:
+                    between.drop_replies(1, then="cut")
+
+        breaking = asyncio.create_task(break_it())
+        made = 0
+        while not breaking.done() or made < 20:
+            await m.change("a", lambda content: content + 1, within_s=30)
+            made += 1
+        await breaking
+        item = await m.get("a")
+        assert item is not None
+        assert (item.content, item.version) == (made, made + 1)
+
+
+async def answers(k: Kizuna) -> bool:
+    try:
+        return bool(await k.store.call("PING"))
+    except StoreError:
+        return False
+
+
+# -- forgotten ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_forgot_its_scripts_gets_them_again(fresh_server: ServerProcess, root: str) -> None:
+    async with connect(at(fresh_server.url, root)) as k:
+        m = k.memory
+        await m.contexts.create("Chat", "chat", id="c")
+        await m.create("note", 1, id="a")
+
+        async def forgetting(step: Awaitable[Any]) -> Any:
+            fresh_server.call("SCRIPT", "FLUSH")
+            return await step
+
+        assert (await forgetting(m.create("note", 1, id="b"))).version == 1
+        assert (await forgetting(m.update("a", content=2))).version == 2
+        assert (await forgetting(m.touch("a"))).version == 2
+        assert (await forgetting(m.move("a", "c"))).version == 3
+        assert [item.id for item in (await forgetting(m.list())).items] == ["a", "b"]
+        assert await forgetting(m.changed("x")) == 0
+        assert await forgetting(m.delete("b"))
+        assert await forgetting(m.contexts.delete("c"))
+        assert_indexes_exact(fresh_server, root)
+
+
+# -- full -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_full_server_takes_nothing_half_and_lets_go_of_what_it_has(
+    fresh_server: ServerProcess, root: str
+) -> None:
+    async with connect(at(fresh_server.url, root)) as k:
+        m = k.memory
+        await m.contexts.create("Chat", "chat", id="c")
+        for number in range(6):
+            await m.create("note", number, id=f"i{number}", context="c" if number > 3 else "global")
+        await m.create("sum", 1, id="dependent", depends_on=["i0"])
+        await m.list()
+        fresh_server.call("CONFIG", "SET", "maxmemory", 1)
+        before = everything(fresh_server)
+        for refused in (
+            m.create("note", 1),
+            m.put("i1", "other", 2),
+            m.put("new", "other", 2),
+            m.update("i1", content="x" * 1000),
+            m.update("i1", type="other", priority=9),
+            m.move("i1", "c"),
+            m.copy("i1", "c"),
+            m.change("i1", lambda content: content + 1),
+            m.contexts.create("Chat", "chat", id="d"),
+            m.contexts.update("c", type="talk"),
+        ):
+            with pytest.raises(OutOfMemory):
+                await refused
+            assert everything(fresh_server) == before
+
+        # Reading and ending need no room.
+        assert [item and item.content for item in await m.get_many(["i1", "i2"])] == [1, 2]
+        assert len((await m.list(type="note")).items) == 6
+        assert await m.delete("i0")
+        assert await m.get("dependent") is None
+        assert await m.delete_many(["i1", "i2"]) == 2
+        assert await m.contexts.delete("c")
+        fresh_server.call("CONFIG", "SET", "maxmemory", 0)
+        assert [item.id for item in (await m.list()).items] == ["i3"]
+        assert_indexes_exact(fresh_server, root)
+
+
+async def test_of_many_at_once_a_full_server_takes_none(fresh_server: ServerProcess, root: str) -> None:
+    async with connect(at(fresh_server.url, root)) as k:
+        m = k.memory
+        await m.create("note", 1, id="a")
+        await m.create("note", 1, id="b")
+        fresh_server.call("CONFIG", "SET", "maxmemory", 1)
+        before = everything(fresh_server)
+        with pytest.raises(ExceptionGroup) as refusals:
+            await m.create_many([{"type": "note", "content": n} for n in range(3)])
+        assert {type(refusal) for refusal in refusals.value.exceptions} == {OutOfMemory}
+        assert everything(fresh_server) == before
+        # In one turn of the loop they go as one call as well.
+        updates = [m.update(id_, type="other") for id_ in ("a", "b")]
+        outcomes = await asyncio.gather(*updates, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [OutOfMemory, OutOfMemory]
+        assert everything(fresh_server) == before
+
+
+# -- no primary -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_replica_is_read_from_and_refuses_writes(fresh_server: ServerProcess, root: str) -> None:
+    async with connect(at(fresh_server.url, root)) as k:
+        await k.memory.create("note", 1, id="a")
+        with ServerProcess(config={"replicaof": f"{fresh_server.host} {fresh_server.port}"}) as replica:
+            await eventually(lambda: replica.call("EXISTS", f"{root}:memory:short:item:a") == 1, within_s=20)
+            async with connect(at(replica.url, root, timeout_s=0.5)) as other:
+                m = other.memory
+                found = await m.get("a")
+                assert found is not None
+                assert found.content == 1
+                for refused in (m.create("note", 2), m.update("a", content=2), m.delete("a")):
+                    with pytest.raises(NotPrimary):
+                        await refused
+        assert (await k.memory.update("a", content=3)).version == 2
+
+
+async def test_of_many_at_once_only_those_are_refused_whose_index_is_none(
+    settings: Settings, server: ServerProcess, root: str
+) -> None:
+    server.call("SET", f"{root}:memory:short:idx:type:bad", "no set")
+    async with connect(settings) as k:
+        with pytest.raises(ExceptionGroup) as refused:
+            await k.memory.create_many([{"type": type_, "content": 1} for type_ in ("good", "bad", "good", "bad")])
+
+        assert [type(error) for error in refused.value.exceptions] == [Refused, Refused]
+        assert await k.memory.count() == 2
+        assert [item.type async for item in k.memory.all()] == ["good", "good"]
+    server.call("DEL", f"{root}:memory:short:idx:type:bad")
