@@ -45,3 +45,16 @@ def test_a_sensor_a_forecaster_and_a_display_know_each_other_by_name(tmp_path: P
         "temp set 23.5",
         "temp expired None",
     ]
+
+
+def test_a_planner_and_a_researcher_share_a_scratch_pad(tmp_path: Path, server_folder: Path) -> None:
+    ended = run("notebook.py", tmp_path)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == [
+        "learned: the train takes 2 h 15 min",
+        "learned: the inn has a garden",
+        "left: 260",
+        "summary: gone, since what it was made of has changed",
+        "notes after the trip: 0",
+    ]

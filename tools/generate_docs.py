@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from kizuna import settings
-from kizuna.cli import COMMANDS, LazyGroup, command
+from kizuna.cli import LazyGroup, command
 from kizuna.cli.exit_codes import MEANINGS, OF_ERROR
 from kizuna.configuration import variable_of
 from kizuna.sections import Section, expectation, kinds
@@ -155,7 +155,7 @@ def help_texts(here: click.Command, ctx: click.Context) -> Iterator[str]:
 
 def subcommands(here: click.Command) -> Iterable[tuple[str, click.Command]]:
     if isinstance(here, LazyGroup):
-        return [(name, here.load(name)) for name in COMMANDS]
+        return [(name, here.load(name)) for name in here.commands]
     return here.commands.items() if isinstance(here, click.Group) else ()
 
 

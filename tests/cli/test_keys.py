@@ -98,7 +98,7 @@ def test_a_pattern_is_meant_below_the_roots(filled: ServerProcess, patterns: lis
 
 
 def test_where_nothing_matches_it_says_so(filled: ServerProcess) -> None:
-    assert kizuna(filled, "ls", "nope").stderr == "No key matches nope below kizuna, poppo or muf.\n"
+    assert kizuna(filled, "ls", "nope").stderr == "No key matches nope below kizuna, poppo, muf or harca.\n"
 
 
 def test_looking_does_not_start_an_embedded_server(server_folder: Path) -> None:
@@ -238,7 +238,10 @@ def test_back_up_clean_and_restore(fresh_server: ServerProcess, tmp_path: Path) 
     assert server.call("DBSIZE") == 31
     assert kizuna(server, "clean", "*", "--dry-run", "--yes").exit_code == OK
     assert server.call("DBSIZE") == 31
-    assert kizuna(server, "clean", "other:*", "--yes").stderr == "No key matches other:* below kizuna, poppo or muf.\n"
+    assert (
+        kizuna(server, "clean", "other:*", "--yes").stderr
+        == "No key matches other:* below kizuna, poppo, muf or harca.\n"
+    )
     assert rows(kizuna(server, "clean", "*", "--yes", "--json")) == [
         {"matching": 30, "families": {"poppo:temp:<name...>": 30}, "removed": 30}
     ]
@@ -510,13 +513,13 @@ def test_a_pattern_that_fits_nothing_is_told(filled: ServerProcess, verb: str) -
     ended = kizuna(filled, verb, "isues:*")
 
     assert (ended.exit_code, ended.stdout) == (OK, "")
-    assert ended.stderr == "No key matches isues:* below kizuna, poppo or muf.\n"
+    assert ended.stderr == "No key matches isues:* below kizuna, poppo, muf or harca.\n"
 
 
 def test_an_empty_backup_is_told(filled: ServerProcess, tmp_path: Path) -> None:
     ended = kizuna(filled, "backup", str(tmp_path / "empty.kizuna"), "isues:*")
 
-    assert ended.stderr.splitlines()[-1] == "No key matches isues:* below kizuna, poppo or muf."
+    assert ended.stderr.splitlines()[-1] == "No key matches isues:* below kizuna, poppo, muf or harca."
 
 
 def test_a_restore_that_skips_and_replaces_is_refused(filled: ServerProcess, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ COMMANDS = {
     "doctor": Place("kizuna.cli.doctor", "doctor", "Check everything, and say how to mend what is wrong."),
     "keys": Place("kizuna.cli.keys", "keys", "List, measure, back up and clean the keys on the server."),
     "units": Place("kizuna.cli.units", "units", "Call, serve and watch units, and the state that they keep."),
+    "memory": Place("kizuna.cli.memory", "memory", "Remember, find, watch and check what programs remember."),
     "locks": Place("kizuna.cli.locks", "locks", "Show, hold and break locks."),
     "processes": Place("kizuna.cli.processes", "processes", "Show the processes of the fleet, alive and dead."),
     "issues": Place("kizuna.cli.issues", "issues", "Check issues out and in, and see who works on what."),

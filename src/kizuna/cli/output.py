@@ -55,11 +55,21 @@ def moment(seconds: float | None) -> str | None:
     return None if seconds is None else f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
-def _show_json(rows: Iterable[Row]) -> None:
+def as_json_text(value: object, indent: int | None = None) -> str:
+    """Text as it is, unless it cannot be written: JavaScript cuts surrogate pairs in two, and sends one half."""
     import json
 
+    text = json.dumps(value, ensure_ascii=False, default=str, indent=indent)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, default=str, indent=indent)
+    return text
+
+
+def _show_json(rows: Iterable[Row]) -> None:
     for row in rows:
-        put(json.dumps(row, ensure_ascii=False, default=str))
+        put(as_json_text(row))
 
 
 def _show_table(rows: Sequence[Row]) -> None:

@@ -23,3 +23,14 @@ def readable(raw: bytes) -> Any:
 
 def as_text(raw: bytes) -> str:
     return raw.decode(errors="backslashreplace")
+
+
+def in_one_line(raw: bytes, most: int = 80) -> str:
+    """For a table: what cannot be shown is escaped, what is long is cut."""
+    text = as_text(raw[: 4 * most])
+    shown = text if text.isprintable() else "".join(map(_shown, text))
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]

@@ -46,7 +46,12 @@ async def serve(settings: Settings, *, as_json: bool) -> None:
     from kizuna.service import run_until_signalled
 
     async with connect(settings) as kizuna:
-        probes, sampler = make_probes(kizuna, kizuna.processes.measures), Sampler(kizuna.metrics)
+        measures: list[Source] = [kizuna.processes.measures]
+        if may_remember(kizuna):
+            # What others remember ends on time, and is told of, whether or not one of them is there then.
+            await kizuna.memory.begin()
+            measures.append(kizuna.memory.measures)
+        probes, sampler = make_probes(kizuna, *measures), Sampler(kizuna.metrics)
 
         def announce() -> None:
             show(places(kizuna, probes), as_json=as_json)
@@ -56,6 +61,11 @@ async def serve(settings: Settings, *, as_json: bool) -> None:
         membership = kizuna.processes.membership(kind="up")
         signal = await run_until_signalled(probes, sampler, membership, on_started=announce)
         say(f"Stopped by {signal.name}.")
+
+
+def may_remember(kizuna: Kizuna) -> bool:
+    """Not on a cluster without shards: there, memory says itself what to set, once it is used."""
+    return kizuna.store.target.kind != "cluster" or kizuna.settings.memory.shards > 1
 
 
 def make_probes(kizuna: Kizuna, *measures: Source) -> Probes:

@@ -11,8 +11,8 @@ from kizuna.cli.connecting import looking
 from kizuna.cli.exit_codes import NOT_FOUND
 from kizuna.cli.options import seconds_option
 from kizuna.cli.output import json_option, put, say, show
-from kizuna.cli.readable import readable
-from kizuna.cli.units.values import given_value, in_one_line, name_for_this_process, put_value
+from kizuna.cli.readable import in_one_line, readable
+from kizuna.cli.units.values import given_value, name_for_this_process, put_value
 
 if TYPE_CHECKING:
     from kizuna.app import Kizuna

@@ -9,7 +9,7 @@ import click
 
 from kizuna.cli.connecting import looking
 from kizuna.cli.output import json_option, say, show
-from kizuna.cli.units.values import in_one_line
+from kizuna.cli.readable import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

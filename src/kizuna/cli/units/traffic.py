@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kizuna.cli.units.values import in_one_line
+from kizuna.cli.readable import in_one_line
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -7,7 +7,7 @@ import secrets
 import sys
 
 from kizuna.cli.output import put
-from kizuna.cli.readable import as_text, text_or_stdin
+from kizuna.cli.readable import text_or_stdin
 
 
 def given_value(text: str | None) -> bytes:
@@ -20,17 +20,6 @@ def given_value(text: str | None) -> bytes:
 def put_value(raw: bytes) -> None:
     """As it is; on a terminal, the prompt stands on the next line."""
     put(raw, nl=sys.stdout.isatty() and not raw.endswith(b"\n"))
-
-
-def in_one_line(raw: bytes, most: int = 80) -> str:
-    """For a table: what cannot be shown is escaped, what is long is cut."""
-    text = as_text(raw[: 4 * most])
-    shown = text if text.isprintable() else "".join(map(_shown, text))
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
-
-
-def _shown(character: str) -> str:
-    return character if character.isprintable() else repr(character)[1:-1]
 
 
 def name_for_this_process() -> str:
