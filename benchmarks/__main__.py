@@ -1,6 +1,6 @@
 """python -m benchmarks [suite …] [--loop asyncio|uvloop|both] [--peer NAME] [--json FILE] [--strict]
 
-Everything in one run, on one server, so that the ratios mean something; about a quarter of an hour.
+Everything in one run, on one server, so that the ratios mean something; about twenty minutes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,42 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import command, idle_units, inspection, locks, notifications, queue_growth, queues, scripts, units, wire
+from benchmarks import (
+    command,
+    idle_units,
+    inspection,
+    locks,
+    memory,
+    memory_growth,
+    memory_leftovers,
+    notifications,
+    queue_growth,
+    queues,
+    scripts,
+    units,
+    wire,
+)
 from benchmarks.loops import LOOPS, Loop
+from benchmarks.memory_peers.entries import PEERS as MEMORY_PEERS
 from benchmarks.queue_peers.entries import PEERS as QUEUE_PEERS
 from benchmarks.reporting import Report
 from benchmarks.unit_peers.entries import PEERS as UNIT_PEERS
 from kizuna.testing.servers import ServerProcess
 
-SUITES = ("wire", "scripts", "notifications", "locks", "command", "queues", "growth", "units", "inspection")
-PEERS = (*QUEUE_PEERS, *UNIT_PEERS)
+SUITES = (
+    "wire",
+    "scripts",
+    "notifications",
+    "locks",
+    "command",
+    "queues",
+    "growth",
+    "units",
+    "memory",
+    "memory-growth",
+    "inspection",
+)
+PEERS = (*QUEUE_PEERS, *UNIT_PEERS, *MEMORY_PEERS)
 
 
 def main() -> int:
@@ -48,6 +75,11 @@ def main() -> int:
     if "units" in suites:
         units.measure(report, loops, asked.peer)
         idle_units.measure(report, loops)
+    if "memory" in suites:
+        memory.measure(report, loops, asked.peer)
+    if "memory-growth" in suites:
+        memory_growth.measure(report, loops[-1])
+        memory_leftovers.measure(report, loops[-1])
     if "inspection" in suites:
         inspection.measure(report)
     report.verdict()
@@ -62,7 +94,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("suites", nargs="*", metavar="suite", help=f"some of {', '.join(SUITES)}; default all")
     parser.add_argument("--loop", choices=[*LOOPS, "both"], default="both")
     parser.add_argument(
-        "--peer", action="append", default=[], choices=PEERS, help="queues, units: only this; can be repeated"
+        "--peer", action="append", default=[], choices=PEERS, help="queues, units, memory: only this; can be repeated"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure to this file")
     parser.add_argument("--strict", action="store_true", help="exit code 1 if a goal is missed")

@@ -11,13 +11,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 
 from benchmarks.loops import Loop, run_on
 from benchmarks.measuring import without_leftovers
 from benchmarks.reporting import Goal, Report
-from benchmarks.servers import embedded_server, memory_of
+from benchmarks.servers import embedded_server, main_thread_s, memory_of
 from kizuna import connect
 from kizuna.codecs import RAW
 from kizuna.coordination.queues import Queue
@@ -84,9 +83,9 @@ async def _until_settled(server: ServerProcess) -> None:
 
 async def _cpu_us(backlog: Backlog, operation: Callable[[Queue], Awaitable[None]]) -> float:
     """For each task."""
-    began_s = time.process_time() + _main_thread_s(backlog.server.pid)
+    began_s = time.process_time() + main_thread_s(backlog.server)
     await operation(backlog.queue)
-    return (time.process_time() + _main_thread_s(backlog.server.pid) - began_s) / MEASURED * 1e6
+    return (time.process_time() + main_thread_s(backlog.server) - began_s) / MEASURED * 1e6
 
 
 async def _push(queue: Queue) -> None:
@@ -101,11 +100,6 @@ async def _work(queue: Queue) -> None:
             deliveries = await consumer.take(min(BATCH, MEASURED - done))
             await asyncio.gather(*(consumer.finish(delivery, b"") for delivery in deliveries))
             done += len(deliveries)
-
-
-def _main_thread_s(pid: int) -> float:
-    """CPU seconds of the thread that runs commands, to the nanosecond."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def _show(report: Report, backlogs: Sequence[Backlog]) -> None:

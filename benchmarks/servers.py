@@ -31,3 +31,8 @@ def memory_of(server: ServerProcess) -> int:
     """What the data takes, its index included; what connections and the log of writes have in their buffers is not."""
     memory = server.info("memory")
     return int(memory["used_memory"]) - int(memory["mem_clients_normal"]) - int(memory["mem_aof_buffer"])
+
+
+def main_thread_s(server: ServerProcess) -> float:
+    """CPU seconds of the thread that runs commands, to the nanosecond."""
+    return int(Path(f"/proc/{server.pid}/schedstat").read_text().split()[0]) / 1e9
