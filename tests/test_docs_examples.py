@@ -238,6 +238,37 @@ async def test_state_of_units(units: Kizuna, names: dict[str, Any], capsys: pyte
     assert capsys.readouterr().out == "temp set 21.5\n"
 
 
+async def test_memory(k: Kizuna, names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    remembering, counting, finding, invalidating, watching, following = examples("memory.md")
+    await run(remembering, names)
+    assert capsys.readouterr().out == "['trains']\n"
+    names |= {"k": k}
+
+    await run(counting, names)
+    visits = await k.memory.get("visits")
+    assert visits is not None
+    assert (visits.content, visits.version) == (2, 3)
+
+    await run(finding, names)
+    assert "{'who': 'Ana', 'likes': 'trains'}" in capsys.readouterr().out
+
+    await run(invalidating, names)
+    found = [(await k.memory.list(type=of)).items for of in ("table", "total", "vector")]
+    assert list(map(len, found)) == [1, 0, 0]
+
+    await run_for_a_moment(watching, names)
+    await run_for_a_moment(following, names)
+    assert capsys.readouterr().out.startswith("item:created ")
+
+
+def test_every_promise_of_memory_names_a_test_that_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "memory.md").read_text()))
+    written = "".join(path.read_text() for path in (Path(__file__).parent / "memory").rglob("test_*.py"))
+
+    assert len(named) > 20
+    assert {name for name in named if f"def {name}(" not in written} == set()
+
+
 def started(program: str, settings: Settings) -> subprocess.Popen[bytes]:
     root = settings.roots.coordination
     ours = {"KIZUNA_STORE__URL": settings.store.url, "KIZUNA_ROOTS__COORDINATION": root, "KIZUNA_ROOTS__SYSTEM": root}
