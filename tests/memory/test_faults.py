@@ -286,3 +286,17 @@ async def test_of_many_at_once_only_those_are_refused_whose_index_is_none(
         assert await k.memory.count() == 2
         assert [item.type async for item in k.memory.all()] == ["good", "good"]
     server.call("DEL", f"{root}:memory:short:idx:type:bad")
+
+
+async def test_a_version_that_somebody_spoilt_spoils_no_other_change_of_that_moment(
+    settings: Settings, server: ServerProcess, root: str
+) -> None:
+    async with connect(settings) as k:
+        items = [await k.memory.create("note", 0) for _ in range(4)]
+        server.call("HSET", f"{root}:memory:short:item:{items[1].id}", "version", "many")
+
+        changed = await asyncio.gather(*(k.memory.update(item.id, content=1) for item in items))
+
+        assert [item.content for item in changed] == [1, 1, 1, 1]
+        assert [changed[at].version for at in (0, 2, 3)] == [2, 2, 2]
+        assert [await k.memory.get(item.id) is not None for item in items] == [True] * 4

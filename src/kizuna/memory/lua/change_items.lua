@@ -5,6 +5,7 @@
 -- USES places          where items stand
 -- USES room            whether there is room for anything new
 -- USES ending          how items end
+-- USES field_numbers   which field is where
 -- USES fields          what is read of items
 -- USES adopting        items that others wrote get what ours have
 -- USES using_contexts  an active context lives longer

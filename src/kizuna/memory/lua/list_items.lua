@@ -4,6 +4,7 @@
 -- USES announcing  tells what happened
 -- USES places      where items stand
 -- USES ending      how items end
+-- USES field_numbers which field is where
 -- USES fields      what is read of items
 -- KEYS expiry       when items end; also says where to look on a cluster
 -- ARGV root         what all keys begin with

@@ -2,6 +2,7 @@
 --
 -- USES time            what time it is
 -- USES announcing      tells what happened
+-- USES field_numbers   which field is where
 -- USES room            whether there is room for anything new
 -- USES using_contexts  an active context lives longer
 -- ARGV root         what all keys begin with
@@ -23,28 +24,29 @@ for i = 1, rows do
   local is = redis.pcall("HMGET", item, "id", "type", "content", "contextId", "priority", "createdAt", "expiresAt",
     "metadata", "version", "updatedAt", "ttlMs", "more", "generationNumber", "token", "heldUntil")
   -- Ours, with nothing unusual about it, and nothing depends on it.
-  local is_usual = not is.err and is[1] and is[2] and is[3] and is[4] and is[5] and is[6] and is[7] and is[9] and is[11]
-    and not is[12] and not is[13] and not is[15] and not string.find(is[3], '^%s*{%s*"_encrypted"')
+  local is_usual = not is.err and is[ID] and is[TYPE] and is[CONTENT] and is[CONTEXT] and is[PRIORITY] and is[CREATED]
+    and is[EXPIRES] and tonumber(is[VERSION]) and is[LIFE] and not is[MORE] and not is[GENERATION_NUMBER]
+    and not is[HELD_UNTIL] and not string.find(is[CONTENT], '^%s*{%s*"_encrypted"')
   if no_room then
     results[i] = no_room
   elseif not is_usual or redis.call("EXISTS", dependents_of .. id) == 1 then
     results[i] = {"other"}
-  elseif is[14] == token then
+  elseif is[TOKEN] == token then
     results[i] = {"changed", is}
-  elseif expected ~= "" and expected ~= is[9] then
-    results[i] = {"conflict", is[9]}
+  elseif expected ~= "" and expected ~= is[VERSION] then
+    results[i] = {"conflict", is[VERSION]}
   else
-    is[9], is[10] = whole(tonumber(is[9]) + 1), now_text
+    is[VERSION], is[UPDATED] = whole(tonumber(is[VERSION]) + 1), now_text
     if metadata == "" then
-      redis.call("HSET", item, "content", content, "version", is[9], "updatedAt", now_text, "token", token)
+      redis.call("HSET", item, "content", content, "version", is[VERSION], "updatedAt", now_text, "token", token)
     else
-      redis.call("HSET", item, "content", content ~= "" and content or is[3], "metadata", metadata, "version", is[9],
-        "updatedAt", now_text, "token", token)
+      redis.call("HSET", item, "content", content ~= "" and content or is[CONTENT], "metadata", metadata, "version",
+        is[VERSION], "updatedAt", now_text, "token", token)
     end
     -- Who has just sent these need not be sent them.
-    is[3], is[8] = content == "" and is[3], metadata == "" and is[8]
-    use_context(is[4])
-    announce("updated", id, is[2], is[4], is[9])
+    is[CONTENT], is[METADATA] = content == "" and is[CONTENT], metadata == "" and is[METADATA]
+    use_context(is[CONTEXT])
+    announce("updated", id, is[TYPE], is[CONTEXT], is[VERSION])
     results[i] = {"changed", is}
   end
 end

@@ -1,8 +1,4 @@
--- The fields of an item that are read, in the order in which they are returned; and behind them, what is for us alone.
--- After `time`.
-
-local ID, TYPE, CONTENT, CONTEXT, PRIORITY, CREATED, EXPIRES, METADATA = 1, 2, 3, 4, 5, 6, 7, 8
-local VERSION, UPDATED, LIFE, MORE, GENERATION_NUMBER, TOKEN, HELD_UNTIL = 9, 10, 11, 12, 13, 14, 15
+-- What is read of items. After `time` and `field_numbers`.
 
 -- All false if there is no item; a table with `err` if there is something else.
 local function fields_of(id)
