@@ -152,6 +152,53 @@ async def test_a_full_disk_stops_the_copy_and_not_the_memory(
     assert backup_of(m).thread.problem is None
 
 
+@pytest.mark.parametrize("what_comes_next", ["nothing", "a write", "a write of somebody else"])
+async def test_what_a_full_disk_did_not_take_is_copied_when_there_is_room(
+    small_disk: Path, remember: Remember, copied: Settings, other: Memory, what_comes_next: str
+) -> None:
+    m = await remember(bounded(copied, backup_folder=str(small_disk)))
+    await until_complete(m)
+    ballast = small_disk / "ballast"
+    fill(ballast)
+    ids = [f"n{number}" for number in range(30)]
+    for id_ in ids:
+        await m.create("note", "x" * 10_000, id=id_)
+    await eventually(lambda: backup_of(m).thread.problem is not None, within_s=WITHIN_S)
+    assert not (await backup_of(m).contents()).is_complete
+
+    ballast.unlink()
+    if what_comes_next == "a write":
+        await m.create("note", 1, id="next")
+    elif what_comes_next == "a write of somebody else":
+        await other.create("note", 1, id="next")
+
+    await until_complete(m)
+    assert None not in await backup_of(m).keeper.read(ids)
+    assert backup_of(m).thread.problem is None
+
+
+@pytest.mark.parametrize("when", ["before there was a copy", "by this process", "by somebody else"])
+async def test_more_at_once_than_may_wait_is_copied_nevertheless(
+    remember: Remember, copied: Settings, settings: Settings, other: Memory, when: str
+) -> None:
+    direct = msgspec.structs.replace(bounded(copied, fallback_after_s=WITHIN_S), store=settings.store)
+    ids = [f"n{number}" for number in range(40)]
+    drafts = [{"type": "note", "content": "x" * 1_000_000, "id": id_} for id_ in ids]
+    if when == "before there was a copy":
+        await other.create_many(drafts)
+    m = await remember(direct)
+    await until_complete(m)
+    if when == "by this process":
+        await m.create_many(drafts)
+        assert backup_of(m).thread.lost > 0
+    elif when == "by somebody else":
+        await other.create_many(drafts)
+
+    for id_ in ids:
+        await until_copied(m, id_)
+    await until_complete(m)
+
+
 @pytest.mark.parametrize("what", ["garbage", "cut", "foreign", "newer"])
 async def test_a_file_that_is_not_ours_or_not_whole_is_left_alone(
     copied: Settings, other: Memory, network: ChaosProxy, what: str, caplog: pytest.LogCaptureFixture

@@ -167,10 +167,15 @@ def begin_pass(file: CopyFile) -> None:
     file.set_fact("pass", pass_number(file) + 1)
     file.set_fact("is_complete", 0)
     file.set_fact("dropped", 0)
+    file.set_fact("gap", 0)
 
 
-def end_pass(file: CopyFile, cursor: str) -> None:
-    """What was not seen in it is no longer there. Events after the cursor tell what happens from now on."""
+def end_pass(file: CopyFile, cursor: str) -> bool:
+    """What was not seen in it is no longer there. Events after the cursor tell what happens from now on.
+
+    False if it was forgotten meanwhile, and another one is needed."""
+    if file.fact("gap", 0):
+        return False
     number = pass_number(file)
     for table, what in (("items", "item"), ("contexts", "context")):
         file.run(
@@ -180,20 +185,27 @@ def end_pass(file: CopyFile, cursor: str) -> None:
         )
     note_cursor(file, cursor)
     file.set_fact("is_complete", 1)
+    return True
 
 
-def note_cursor(file: CopyFile, cursor: str) -> None:
-    """Everything until there is copied. The server's clock is noted as well: it may be needed before it is known."""
-    file.set_fact("cursor", cursor)
+def note_cursor(file: CopyFile, cursor: str) -> bool:
+    """Everything until there is copied; False if there is a gap. The server's clock is noted as well: it may be needed
+    before it is known."""
     file.set_fact("offset_ms", file.offset_ms)
+    if file.fact("gap", 0):
+        return False
+    file.set_fact("cursor", cursor)
+    return True
 
 
 def forget_pass(file: CopyFile) -> None:
-    """Something may be missing: the next one who follows looks at everything again."""
+    """Something may be missing: the next one who follows looks at everything again. Whoever follows now, or is in the
+    middle of a pass, may not undo this when he notes how far he came."""
+    file.set_fact("gap", 1)
     file.set_fact("cursor", "")
     file.set_fact("is_complete", 0)
 
 
 def is_complete(file: CopyFile) -> bool:
     """Whether what is not in the copy is not there at all, a moment ago."""
-    return bool(file.fact("is_complete", 0)) and not file.fact("dropped", 0)
+    return not file.has_gap and bool(file.fact("is_complete", 0)) and not file.fact("dropped", 0)

@@ -48,6 +48,8 @@ class CopyFile:
         self.path = path
         self.offset_ms = 0
         """What the server's clock is ahead of ours."""
+        self.has_gap = False
+        """Something could not be copied, and not even that could be noted yet."""
         self._connection = connection
         self._largest_bytes = largest_bytes
         self._page_bytes = int(connection.execute("PRAGMA page_size").fetchone()[0])

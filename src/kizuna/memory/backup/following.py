@@ -6,19 +6,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
-from kizuna.errors import EventsGone, KizunaError, OutcomeUnknown, Unreachable, WrongValue
+from kizuna.errors import (
+    BackupDamaged,
+    BackupNotWritten,
+    EventsGone,
+    KizunaError,
+    OutcomeUnknown,
+    Unreachable,
+    WrongValue,
+)
 from kizuna.memory.backup import copying
 from kizuna.memory.backup.copying import ContextCopy, ContextEnded, Copy, ItemCopy, ItemEnded
 from kizuna.memory.backup.locks import try_take
 from kizuna.memory.backup.rows import ms
-from kizuna.memory.backup.thread import CopyThread
+from kizuna.memory.backup.thread import BYTES_AT_ONCE, CopyThread
 from kizuna.memory.context import ContextQuery
 from kizuna.memory.events import Event, FeedReader, Watching
 from kizuna.memory.keepers import Keeper
 from kizuna.memory.query import Query
+from kizuna.store.link import copy_of
 
 log = logging.getLogger("kizuna.memory")
 
@@ -27,6 +36,8 @@ _PER_PAGE = 500
 # The last resort: whatever is not heard of is seen after this time.
 _LOOK_EVERY_S = 5.0
 _TRY_AGAIN_S = 0.2
+# After the file took nothing, or a pass had a gap: what causes that may last, and a pass costs the server something.
+_NEXT_PASS_S = 1.0
 _GATHER_S = 0.05
 # How soon another process takes over from one that has ended.
 _TAKE_OVER_S = 0.5
@@ -64,6 +75,9 @@ class Following:
         except (Unreachable, OutcomeUnknown):
             # Away: the keeper says so.
             pass
+        except (BackupDamaged, BackupNotWritten) as error:
+            self._complain(str(error))
+            await asyncio.sleep(_NEXT_PASS_S)
         except KizunaError as error:
             self._complain(str(error))
         except Exception:
@@ -92,13 +106,15 @@ class Following:
         """Copy the next changes, or everything if it is not known from where on. Whether there may be more."""
         cursor = await self._thread.do(lambda file: str(file.fact("cursor", "")))
         if not cursor:
-            await self._copy_all()
+            if not await self._copy_all():
+                await asyncio.sleep(_NEXT_PASS_S)
             return True
         found = await self._feed.events_since(cursor, _EVENTS_AT_ONCE)
         if found.events:
-            self._thread.copy(*[copy async for copy in self._copies(found.events)])
+            await self._put([copy async for copy in self._copies(found.events)])
             # After the copies, in their order: were we killed in between, they are read again.
-            await self._thread.do(lambda file: copying.note_cursor(file, found.cursor), "note")
+            if not await self._thread.do(lambda file: copying.note_cursor(file, found.cursor), "note"):
+                return True
         return len(found.events) == _EVENTS_AT_ONCE
 
     async def _copies(self, events: Sequence[Event]) -> AsyncIterator[Copy]:
@@ -117,8 +133,9 @@ class Following:
         for id_, context in zip(ids, await self._server.read_contexts(ids) if ids else (), strict=True):
             yield ContextEnded(id_, ms(last[True, id_].at)) if context is None else ContextCopy(context)
 
-    async def _copy_all(self) -> None:
-        """One pass over all that the server has. What happens meanwhile is told by the events after the cursor."""
+    async def _copy_all(self) -> bool:
+        """One pass over all that the server has. What happens meanwhile is told by the events after the cursor.
+        False if something was lost on the way."""
         cursor = await self._feed.now_cursor()
         await self._thread.do(copying.begin_pass, "note")
         query = ContextQuery(limit=_PER_PAGE)
@@ -129,8 +146,9 @@ class Following:
                 break
             query = ContextQuery(limit=_PER_PAGE, cursor=contexts.cursor)
         await self._copy_all_items()
-        await self._thread.do(lambda file: copying.end_pass(file, cursor), "note")
+        is_whole = await self._thread.do(lambda file: copying.end_pass(file, cursor), "note")
         self.passes += 1
+        return is_whole
 
     async def _copy_all_items(self) -> None:
         query = Query(limit=_PER_PAGE)
@@ -142,9 +160,24 @@ class Following:
             query = Query(limit=_PER_PAGE, cursor=page.cursor)
 
     async def _put(self, copies: Sequence[Copy]) -> None:
-        """Waited for, page by page: a pass must not drive out what else waits to be copied."""
-        self._thread.copy(*copies)
-        await self._thread.do(lambda _: None)
+        """Waited for, part by part: a pass must not drive out what else waits to be copied, nor itself."""
+        for part in _parts(copies):
+            self._thread.copy(*part)
+            await self._thread.do(lambda _: None)
+            if (problem := self._thread.problem) is not None:
+                raise copy_of(problem)
+
+
+def _parts(copies: Sequence[Copy]) -> Iterator[list[Copy]]:
+    part, size = list[Copy](), 0
+    for copy in copies:
+        part.append(copy)
+        size += copying.size_of(copy)
+        if size >= BYTES_AT_ONCE:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 async def _until_heard(heard: Watching) -> None:

@@ -4,7 +4,9 @@
                                  ├─ all that wait, at once: one transaction for copies, one for writes, one for reads
     await do ──> waiting jobs   ─┘
 
-Copies are not waited for, and are dropped when too many wait: whoever follows the feed brings them again.
+Copies are not waited for. They are dropped when too many wait, and lost when the disk does not take them: then there is
+a gap, which is noted in the file with the next thing that can be written at all, and whoever follows the feed looks at
+everything again.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, cast
 
@@ -36,9 +38,11 @@ contexts end by the file's clock."""
 # What waits to be copied.
 _MOST_COPIES, _MOST_BYTES = 10_000, 32 * 1024 * 1024
 # And what of it is put into one transaction: other processes wait for that, and the file grows by it.
-_AT_ONCE, _BYTES_AT_ONCE = 500, 1024 * 1024
+_AT_ONCE, BYTES_AT_ONCE = 500, 1024 * 1024
 
 _GATHER_S = 0.02
+# How often it is tried to note a gap, while there is nothing else to write.
+_NOTE_GAP_EVERY_S = 0.5
 
 
 class _Job(Generic[T]):
@@ -77,6 +81,8 @@ class CopyThread:
         self._jobs: deque[_Job[Any]] = deque()
         self._copies: deque[tuple[int, Copy]] = deque()
         self._bytes = 0
+        # How often something was lost, and of how much of that the file knows.
+        self._gaps = self._gaps_noted = 0
         self._ends = False
         self._ready: Future[None] = Future()
         self._ended: Future[None] = Future()
@@ -110,9 +116,11 @@ class CopyThread:
                 size = copying.size_of(copy)
                 self._copies.append((size, copy))
                 self._bytes += size
-            while len(self._copies) > _MOST_COPIES or self._bytes > _MOST_BYTES:
+            # But one that is too large alone is no reason to have none.
+            while len(self._copies) > 1 and (len(self._copies) > _MOST_COPIES or self._bytes > _MOST_BYTES):
                 self._next_copy()
                 self.lost += 1
+                self._gaps += 1
             if len(self._copies) == len(copies) or self._is_urgent():
                 self._wake.notify()
 
@@ -155,29 +163,36 @@ class CopyThread:
 
     def _turn(self, file: CopyFile) -> bool:
         with self._wake:
-            self._wake.wait_for(lambda: self._jobs or self._copies or self._ends)
+            pause_s = _NOTE_GAP_EVERY_S if self._has_gap else None
+            self._wake.wait_for(lambda: self._jobs or self._copies or self._ends, timeout=pause_s)
             # Copies are in no hurry: those of a moment together cost less than each alone.
             self._wake.wait_for(self._is_urgent, timeout=_GATHER_S)
-            if not (self._jobs or self._copies):
-                return False
+            goes_on = bool(self._jobs or self._copies) or not self._ends
             copies = self._some_copies()
             # Not before all copies that came before them.
             jobs = [] if self._copies else list(self._jobs)
             if jobs:
                 self._jobs.clear()
+            file.has_gap = self._has_gap
         self._keep_clock(file)
         if copies:
             self._put(file, copies)
         if jobs:
             self._run(file, jobs)
-        return True
+        if not (copies or jobs) and self._has_gap:
+            self._note_gap(file)
+        return goes_on
+
+    @property
+    def _has_gap(self) -> bool:
+        return self._gaps != self._gaps_noted
 
     def _is_urgent(self) -> bool:
-        return bool(self._jobs) or self._ends or len(self._copies) >= _AT_ONCE or self._bytes >= _BYTES_AT_ONCE
+        return bool(self._jobs) or self._ends or len(self._copies) >= _AT_ONCE or self._bytes >= BYTES_AT_ONCE
 
     def _some_copies(self) -> list[Copy]:
         copies, begun_with = list[Copy](), self._bytes
-        while self._copies and len(copies) < _AT_ONCE and begun_with - self._bytes < _BYTES_AT_ONCE:
+        while self._copies and len(copies) < _AT_ONCE and begun_with - self._bytes < BYTES_AT_ONCE:
             copies.append(self._next_copy())
         return copies
 
@@ -191,38 +206,53 @@ class CopyThread:
             self._offset_ms = file.offset_ms
         file.offset_ms = self._offset_ms
 
+    @contextmanager
+    def _writing(self, file: CopyFile, *, durably: bool = False) -> Iterator[None]:
+        """A gap is noted with whatever is written next: a cursor beyond it is never written alone."""
+        gaps = self._gaps
+        with file.writing(durably=durably):
+            if gaps != self._gaps_noted:
+                copying.forget_pass(file)
+            yield
+        self._gaps_noted = gaps
+        file.has_gap = self._has_gap
+
+    def _note_gap(self, file: CopyFile) -> None:
+        # If it cannot be written, it is tried again.
+        with suppress(KizunaError), self._writing(file):
+            pass
+
     def _put(self, file: CopyFile, copies: list[Copy]) -> None:
         try:
-            with file.writing():
-                self.lost += copying.apply_all(file, copies)
+            with self._writing(file):
+                lost = copying.apply_all(file, copies)
                 file.keep_bound()
         except KizunaError as error:
             self._lost(len(copies), error)
         else:
-            self._recovered(file)
+            self.lost += lost
+            self._recovered()
 
     def _lost(self, count: int, error: KizunaError) -> None:
-        self.lost += count
+        with self._wake:
+            self.lost += count
+            self._gaps += 1
         if self.problem is None:
             log.error("memory is not copied", extra={"file": str(self.path), "error": str(error)})
         self.problem = error
 
-    def _recovered(self, file: CopyFile) -> None:
-        if self.problem is None:
-            return
-        log.info("memory is copied again", extra={"file": str(self.path)})
+    def _recovered(self) -> None:
+        if self.problem is not None:
+            log.info("memory is copied again", extra={"file": str(self.path)})
         self.problem = None
-        # What could not be written is missing.
-        with suppress(KizunaError), file.writing():
-            copying.forget_pass(file)
 
     def _run(self, file: CopyFile, jobs: list[_Job[Any]]) -> None:
         writes = [job for job in jobs if job.how in ("note", "change")]
         reads = [job for job in jobs if job.how in ("look", "read")]
         if writes:
-            self._together(writes, _in_writing, file)
+            self._together(writes, self._write_for, file)
         if reads:
-            self._together(reads, _in_reading, file)
+            self._together(reads, self._read_for, file)
 
     def _together(
         self, jobs: list[_Job[Any]], run: Callable[[CopyFile, list[_Job[Any]]], None], file: CopyFile
@@ -235,27 +265,25 @@ class CopyThread:
         for loop in {job.loop for job in jobs}:
             _tell(loop, [job for job in jobs if job.loop is loop])
 
-
-def _in_writing(file: CopyFile, jobs: list[_Job[Any]]) -> None:
-    with file.writing(durably=any(job.durably for job in jobs)):
-        if any(job.how == "change" for job in jobs):
-            contexts.end_due(file)
-        for job in jobs:
-            job.run(file)
-
-
-def _in_reading(file: CopyFile, jobs: list[_Job[Any]]) -> None:
-    with file.reading():
-        is_due = any(job.how == "read" for job in jobs) and contexts.are_due(file)
-        if not is_due:
+    def _write_for(self, file: CopyFile, jobs: list[_Job[Any]]) -> None:
+        with self._writing(file, durably=any(job.durably for job in jobs)):
+            if any(job.how == "change" for job in jobs):
+                contexts.end_due(file)
             for job in jobs:
                 job.run(file)
-    if is_due:
-        # It takes a write to end them; then it is known what is there to read.
-        with file.writing():
-            contexts.end_due(file)
-            for job in jobs:
-                job.run(file)
+
+    def _read_for(self, file: CopyFile, jobs: list[_Job[Any]]) -> None:
+        with file.reading():
+            is_due = any(job.how == "read" for job in jobs) and contexts.are_due(file)
+            if not is_due:
+                for job in jobs:
+                    job.run(file)
+        if is_due:
+            # It takes a write to end them; then it is known what is there to read.
+            with self._writing(file):
+                contexts.end_due(file)
+                for job in jobs:
+                    job.run(file)
 
 
 def _own(error: BaseException) -> BaseException:
