@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kizuna.app import connect
-from kizuna.errors import KizunaError, NotificationsOff, PermissionDenied, SignInRefused
+from kizuna.errors import KizunaError, NotificationsOff, OutcomeUnknown, PermissionDenied, SignInRefused
 from kizuna.settings import EventsSettings, RootsSettings, Secret, Settings, StoreSettings
 from kizuna.store.client import Store
 from kizuna.store.events import Change, LookAgain, Message
@@ -166,6 +166,25 @@ async def test_entering_on_a_connection_that_is_cut_off_goes_on_with_the_next(
 
         await eventually(lambda: server.call("SET", f"{scratch}b", "") and entering.done())
         assert await entering == Change(f"{scratch}b", "set")
+
+
+async def test_a_connection_on_which_nobody_can_enter_is_left_although_the_canary_has_time(
+    proxy: MakeProxy, server: ServerProcess, scratch: str
+) -> None:
+    line = await proxy()
+    patient = EventsSettings(canary_every_s=0.05, canary_timeout_s=60)
+    async with connect(Settings(store=StoreSettings(url=line.url, timeout_s=1), events=patient)) as kizuna:
+        events = kizuna.store.events
+        async with events.listen(f"{scratch}a"):
+            line.drop_replies(1)
+            # From the canary's next reply on, the connection is silent.
+            await eventually(lambda: line._replies_to_drop == 0)
+            with pytest.raises(OutcomeUnknown):
+                await events.listen(f"{scratch}b").__aenter__()
+
+            async with events.listen(f"{scratch}b") as feed:
+                server.call("PUBLISH", f"{scratch}b", "heard")
+                assert await feed.next(timeout_s=5) == Message(f"{scratch}b", b"heard")
 
 
 async def test_while_the_server_is_a_replica_entering_waits_until_it_is_a_primary(fresh_server: ServerProcess) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from kizuna.errors import (
     KizunaError,
+    OutcomeUnknown,
     Refused,
     SignInRefused,
     StoreError,
@@ -28,6 +29,8 @@ from kizuna.store.wire import Wire
 
 log = logging.getLogger("kizuna.store")
 
+# A deadline is a little less than the whole time: it was counted before the connection was asked for.
+_SLACK_S = 0.05
 _UNDO = {"SUBSCRIBE": "UNSUBSCRIBE", "PSUBSCRIBE": "PUNSUBSCRIBE"}
 
 
@@ -52,7 +55,7 @@ class Listener:
         self._subscriptions, self._counts = subscriptions, counts
         self._wants = wants
         self._canary = Canary(settings, dialer.database, on_moved)
-        self._prepare_s = dialer.connect_timeout_s
+        self._prepare_s, self._silence_s = dialer.connect_timeout_s, dialer.silence_s
         self._link = Link(
             place.locate,
             dialer,
@@ -88,15 +91,20 @@ class Listener:
 
     async def ensure(self, subscription: Subscription, letters: Letters, deadline: float) -> None:
         """Return once the server has acknowledged the subscription, and announces what the letters stand for."""
+        loop = asyncio.get_running_loop()
         while True:
             wire = await self._link.connected(deadline)
+            began = loop.time()
             try:
                 await self._ensure_on(wire, subscription, letters, deadline)
             except StoreError as error:
                 if error.code in NEEDS_ANOTHER_CONNECTION:
                     wire.abort(f"this server takes no writes now ({error.code})")
+                elif isinstance(error, OutcomeUnknown) and loop.time() - began >= self._silence_s - _SLACK_S:
+                    # Nothing that takes long is asked for here: whoever tries again needs another connection.
+                    wire.abort(f"a subscription was not acknowledged ({error.what})")
                 # Cut off in between: the next connection may do. But no longer than the caller waits.
-                if wire.lost is None or asyncio.get_running_loop().time() >= deadline:
+                if wire.lost is None or loop.time() >= deadline:
                     raise
             else:
                 return
