@@ -15,7 +15,7 @@ from kizuna.coordination.queues import Queue
 from kizuna.coordination.queues.consumers import Consumer
 from kizuna.coordination.queues.tasks import Delivery
 from kizuna.errors import KizunaError, OutcomeUnknown, OutOfMemory, PermissionDenied, StoreError
-from kizuna.settings import Settings, StoreSettings
+from kizuna.settings import EventsSettings, Settings, StoreSettings
 from kizuna.testing import ChaosProxy, ServerProcess, eventually
 
 MakeProxy = Callable[..., Awaitable[ChaosProxy]]
@@ -166,6 +166,30 @@ async def test_a_result_whose_answer_is_lost_is_committed_once_and_told_so(
         assert sum(minute.done for minute in await queue.rates()) == 1
 
 
+async def test_who_waits_for_a_result_does_not_mind_an_answer_that_is_lost_on_the_way(
+    settings: Settings, proxy: MakeProxy
+) -> None:
+    between = await proxy()
+    # No canary in between: the reply that is lost is the one that is meant.
+    store, events = StoreSettings(url=between.url, timeout_s=1), EventsSettings(canary_every_s=60)
+    through = msgspec.structs.replace(settings, store=store, events=events)
+    async with connect(settings) as other, connect(through) as k:
+        tasks = await other.queue("images").push_many(range(3))
+        for _ in tasks:
+            delivery = await popped(other.queue("images"))
+            await delivery.done(delivery.payload)
+        queue = k.queue("images")
+        async with k.store.events.listen("something else"):
+            # That it listens: the connection for that stands, and has heard its last.
+            between.drop_replies(1)
+            assert await queue.result(tasks[0].id, timeout_s=20) == 0
+            # What it found.
+            between.drop_replies(1, then="cut")
+            assert await queue.result(tasks[1].id, timeout_s=20) == 1
+            between.drop_replies(1)
+            assert await queue.result(tasks[2].id, timeout_s=20) == 2
+
+
 async def test_a_task_that_was_handed_out_on_a_connection_that_broke_is_not_lost(
     settings: Settings, proxy: MakeProxy
 ) -> None:
@@ -188,7 +212,7 @@ async def test_a_result_that_could_not_be_told_is_told_later_and_nobody_else_get
     settings: Settings, proxy: MakeProxy
 ) -> None:
     between = await proxy()
-    impatient = StoreSettings(url=between.url, timeout_s=0.5)
+    impatient = StoreSettings(url=between.url, timeout_s=2)
     async with connect(settings) as other, connect(msgspec.structs.replace(settings, store=impatient)) as k:
         queue, lost = k.queue("images"), list[Delivery]()
         task = await queue.push("x")
@@ -212,7 +236,7 @@ async def test_a_result_that_could_not_be_told_is_told_later_and_nobody_else_get
 
 async def test_a_result_may_be_told_again_until_it_is_answered(settings: Settings, proxy: MakeProxy) -> None:
     between = await proxy()
-    impatient = StoreSettings(url=between.url, timeout_s=0.5)
+    impatient = StoreSettings(url=between.url, timeout_s=2)
     async with connect(msgspec.structs.replace(settings, store=impatient)) as k:
         queue, lost = k.queue("images"), list[Delivery]()
         task = await queue.push("x")

@@ -10,11 +10,13 @@ What is to be looked at gathers for one turn of the loop, and travels as one cal
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kizuna.errors import KizunaError, TaskCancelled, TaskFailed, TaskUnknown
 from kizuna.store.events.feeds import Feed, LookAgain, Message
 from kizuna.store.link import copy_of
+from kizuna.store.repeating import until_known
 from kizuna.store.scripts import MOST_ROWS, Script
 from kizuna.store.wire import fail
 
@@ -109,7 +111,7 @@ class TaskResults:
     async def wait(self, id_: str, timeout_s: float | None = None, since: int = -1) -> Any:
         """TaskFailed, TaskCancelled or TaskUnknown if there will be no result; TimeoutError after that time."""
         if not self._is_hearing:
-            await self._listen()
+            await until_known(self._listen)
         waiter = self._begin_wait(id_, self._deadline(timeout_s), since)
         try:
             return await waiter.future
@@ -120,7 +122,7 @@ class TaskResults:
     async def wait_many(self, tasks: Sequence[Task], timeout_s: float | None = None) -> list[Any]:
         """In their order, and of one that has no result the error instead; without a task of the loop for each."""
         if not self._is_hearing:
-            await self._listen()
+            await until_known(self._listen)
         deadline = self._deadline(timeout_s)
         waiters = [self._begin_wait(task.id, deadline, task.since) for task in tasks]
         try:
@@ -238,14 +240,14 @@ class TaskResults:
             if id_ in self._waiting:
                 self._fetches.add(id_)
 
-    # -- inside: looking ----------------------------------------------------------------------------------
+    # -- inside: looking; whatever is read may be read again, when the answer was lost -------------------
 
     async def _fetch_and_tell(self, ids: list[str]) -> None:
         """Nearly all that were named as finished have a result; the others are looked at more closely."""
         try:
             for start in range(0, len(ids), MOST_ROWS):
                 part = ids[start : start + MOST_ROWS]
-                results = await self._store.call("MGET", *[self._keys.result_of + id_ for id_ in part])
+                results = await until_known(partial(self._fetch, part))
                 for id_, result in zip(part, results, strict=True):
                     if result is None:
                         self._looks.add(id_)
@@ -254,9 +256,12 @@ class TaskResults:
         except Exception as error:
             self._fail(ids, error)
 
+    def _fetch(self, ids: list[str]) -> Awaitable[Any]:
+        return self._store.call("MGET", *[self._keys.result_of + id_ for id_ in ids])
+
     async def _look_and_tell(self, ids: list[str]) -> None:
         try:
-            outcomes = await self.look(ids)
+            outcomes = await until_known(partial(self.look, ids))
         except Exception as error:
             # Whatever it is, it is theirs who wait: nobody else would hear of it.
             self._fail(ids, error)
