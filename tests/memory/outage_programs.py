@@ -111,7 +111,7 @@ async def run(settings: dict[str, Any], ledger: Ledger, writer: str) -> None:
         async def is_back() -> bool:
             return not fallback.is_away and await backup.pending() == 0
 
-        await eventually(is_back, within_s=25)
+        await eventually(is_back, within_s=80)
         ledger.write("ends", writer=writer, conflicts=[one.as_dict() for one in await backup.conflicts()])
 
 

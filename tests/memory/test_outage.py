@@ -20,7 +20,8 @@ from kizuna.testing.ledger import Ledger
 PROGRAMS = Path(__file__).with_name("outage_programs.py")
 WRITERS = 4
 COUNTER = "counter"
-WITHIN_S = 30.0
+# They write on while it is replayed: on a busy machine it takes long until that has caught up with them.
+WITHIN_S = 90.0
 
 How = Literal["paused", "stopped"]
 Line = dict[str, Any]
@@ -32,7 +33,7 @@ def server() -> Iterator[ServerProcess]:
         yield server
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("how", "away_s", "share"), [("stopped", 10, False), ("paused", 3, False), ("paused", 3, True)]
 )

@@ -20,6 +20,8 @@ from tests.memory.backup.conftest import (
 
 from kizuna.app import connect
 from kizuna.errors import ContextExists, ItemExists, ItemMissing, OutcomeUnknown, Refused, Unreachable, VersionConflict
+from kizuna.memory.backup.replay import Replayer
+from kizuna.memory.item import Item, NewItem
 from kizuna.memory.memory import Memory
 from kizuna.settings import Settings
 from kizuna.testing import ChaosProxy, ServerProcess, eventually
@@ -249,17 +251,39 @@ async def test_items_of_a_context_that_ends_meanwhile_end_with_it(m: Memory, net
     await until_complete(m)
 
 
+async def test_who_replays_is_done_with_what_was_there_however_much_is_written_meanwhile(
+    m: Memory, other: Memory, network: ChaosProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lose(network, m)
+    for number in range(3):
+        await m.create("note", number)
+    write = other.server.write
+
+    async def write_while_others_write(new: NewItem) -> Item:
+        await m.create("note", "meanwhile")
+        return await write(new)
+
+    monkeypatch.setattr(other.server, "write", write_while_others_write)
+    backup = backup_of(m)
+    replayer = Replayer(other.server, backup.thread, backup.path.with_suffix(".replaying"))
+    async with asyncio.timeout(WITHIN_S):
+        replayed = await replayer.replay()
+
+    assert (replayed.done, replayed.left) == (3, False)
+    assert await backup.pending() == 3
+
+
 async def test_an_item_that_ended_before_the_server_came_back_is_not_written(
     m: Memory, other: Memory, network: ChaosProxy
 ) -> None:
     await m.create("note", 1, id="shortened")
     await lose(network, m)
-    await m.create("note", 1, id="brief", ttl_s=0.2)
+    await m.create("note", 1, id="brief", ttl_s=2)
     await m.update("brief", content=2)
-    await m.update("shortened", content=2, ttl_s=0.2)
-    await m.create("note", 1, id="touched", ttl_s=0.2)
+    await m.update("shortened", content=2, ttl_s=2)
+    await m.create("note", 1, id="touched", ttl_s=2)
     await m.touch("touched", ttl_s=100)
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(2.1)
 
     await find(network, m)
 

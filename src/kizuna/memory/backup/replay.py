@@ -74,13 +74,16 @@ class Replayer:
         self._server, self._thread, self._lock = server, thread, lock
 
     async def replay(self, up_to: int | None = None) -> Replayed:
-        """Everything up to that number, or all. Only one process of a machine does it at a time: `left` if it is not
-        us. Raises what keeps us from the server."""
+        """Everything up to that number, or all that is there now: whoever goes on writing meanwhile must not keep us at
+        it, and others from it. Only one process of a machine does it at a time: `left` if it is not us. Raises what
+        keeps us from the server."""
         total = Replayed()
         with tried(self._lock) as is_ours:
             if not is_ours:
                 total.left = True
                 return total
+            if up_to is None:
+                up_to = await self._thread.do(journal.last_number)
             while await self._replay_some(total, up_to):
                 pass
         return total
