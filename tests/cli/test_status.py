@@ -69,7 +69,7 @@ def test_a_server_that_we_would_refuse_is_shown_all_the_same(fresh_server: Serve
 
 def test_where_nobody_answers_it_ends_with_69_and_a_sentence() -> None:
     port = free_port()
-    ended = kizuna("--url", f"redis://127.0.0.1:{port}", "--set", "store.timeout_s=0.3", "status")
+    ended = kizuna("--url", f"redis://127.0.0.1:{port}", "--set", "store.timeout_s=1", "status")
 
     assert ended.exit_code == UNAVAILABLE
     assert ended.stdout == ""

@@ -201,7 +201,7 @@ def test_it_does_not_start_on_a_server_that_evicts(environment: dict[str, str], 
 def test_it_does_not_start_without_a_server(environment: dict[str, str]) -> None:
     url = f"redis://127.0.0.1:{free_port()}"
 
-    process = ended(environment, "--url", url, "--set", "store.timeout_s=0.3")
+    process = ended(environment, "--url", url, "--set", "store.timeout_s=1")
 
     assert (process.returncode, process.stdout) == (UNAVAILABLE, "")
     assert process.stderr.splitlines()[-1].startswith("Error: no connection (Connection refused)")

@@ -422,7 +422,7 @@ async def test_what_was_missed_while_the_listening_connection_was_away_is_seen(f
 
 
 async def test_values_stay_while_the_server_is_away_and_follow_when_it_is_back(fresh_server: ServerProcess) -> None:
-    async with connect(deaf(fresh_server, timeout_s=0.5, reconnect_longest_s=0.1)) as k:
+    async with connect(deaf(fresh_server, timeout_s=1, reconnect_longest_s=0.1)) as k:
         timeout = k.config.declare(NAME, float, default=30.0)
         async with k.config.following():
             await k.config.set(NAME, 45)

@@ -459,13 +459,14 @@ async def test_a_network_that_is_cut_again_and_again_loses_nothing(
 
 
 async def test_a_restarted_server_is_waited_for(fresh_server: ServerProcess, root: str) -> None:
-    async with connect(quick(fresh_server.url, root, timeout_s=0.3)) as k:
+    async with connect(quick(fresh_server.url, root, timeout_s=1)) as k:
         log = k.channels.durable("mirin", "requests", type=int)
         async with log.reader("billing") as reader:
             await log.publish(1)
             await asyncio.to_thread(fresh_server.stop)
             waiting = asyncio.create_task(read(reader, 2))
-            await asyncio.sleep(0.5)
+            # Longer than any call waits.
+            await asyncio.sleep(1.5)
             await asyncio.to_thread(fresh_server.start)
             await eventually(lambda: fresh_server.call("PING"))
             async with connect(quick(fresh_server.url, root)) as other:

@@ -560,12 +560,12 @@ async def test_a_holder_whose_connection_is_cut_is_told_before_anybody_else_can_
 ) -> None:
     between = await proxy()
     roots = RootsSettings(system=root, coordination=root)
-    async with connect(Settings(store=StoreSettings(url=between.url, timeout_s=0.5), roots=roots)) as k:
+    async with connect(Settings(store=StoreSettings(url=between.url, timeout_s=1), roots=roots)) as k:
         told = asyncio.Event()
 
         async def work() -> None:
             try:
-                async with k.locks.hold("nightly", lease_s=1.0):
+                async with k.locks.hold("nightly", lease_s=3.0):
                     between.refuse()
                     await between.cut()
                     await asyncio.sleep(30)
@@ -642,7 +642,7 @@ async def test_a_release_that_cannot_be_sent_is_logged_and_no_error(
 ) -> None:
     between = await proxy()
     roots = RootsSettings(system=root, coordination=root)
-    async with connect(Settings(store=StoreSettings(url=between.url, timeout_s=0.2), roots=roots)) as k:
+    async with connect(Settings(store=StoreSettings(url=between.url, timeout_s=1), roots=roots)) as k:
         async with k.locks.hold("nightly", lease_s=5, renew=False):
             between.refuse()
             await between.cut()

@@ -77,7 +77,7 @@ async def test_what_depends_on_an_item_ends_when_that_expires(
 ) -> None:
     async with connect(brief) as k:
         m = k.memory
-        await m.create("note", 1, id="a", ttl_s=0.1)
+        await m.create("note", 1, id="a", ttl_s=2)
         await m.create("sum", 1, id="b", depends_on=["a"])
         await m.create("sum", 1, id="c", depends_on=["b"])
         await eventually(lambda: _is_empty(m), within_s=20)

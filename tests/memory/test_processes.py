@@ -125,10 +125,10 @@ async def test_when_the_one_that_sweeps_is_killed_the_next_one_does(
     idle = msgspec.structs.replace(brief.memory, sweep_every_s=3600)
     async with connect(msgspec.structs.replace(brief, memory=idle)) as k:
         m = k.memory
-        await m.contexts.create("c", "t", id="c", ttl_s=0.3, active=False)
+        await m.contexts.create("c", "t", id="c", ttl_s=2, active=False)
         for _ in range(4):
             await m.create_many(
-                [{"type": "brief", "content": n, "context": "c", "ttl_s": 0.3} for n in range(250)]
+                [{"type": "brief", "content": n, "context": "c", "ttl_s": 2} for n in range(250)]
                 + [{"type": "longer", "content": n, "context": "c"} for n in range(50)]
             )
         # In the middle of it, if the machine lets us.

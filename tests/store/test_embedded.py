@@ -293,10 +293,10 @@ async def test_loading_may_take_longer_than_the_start_timeout(server_folder: Pat
         for number in range(8192):
             conversation.call("SET", f"key {number}", "word")
     await server.detach()
-    # While it loads, it answers after every 1,024 commands: here some four times a second.
-    slow = _script(tmp_path / "slow", f'exec {server_binary()} "$@" --key-load-delay 200')
+    # While it loads, it answers after every 1,024 commands: here some two times a second.
+    slow = _script(tmp_path / "slow", f'exec {server_binary()} "$@" --key-load-delay 400')
 
-    patient = embedded(server_folder, binary=str(slow), start_timeout_s=1.0)
+    patient = embedded(server_folder, binary=str(slow), start_timeout_s=2.0)
     attaching = asyncio.create_task(patient.attach())
     await eventually(lambda: patient.status().state == "loading", every_s=0.005)
 

@@ -46,7 +46,7 @@ async def store_at(url: str, **options: Any) -> AsyncIterator[Store]:
 async def refusal_of(url: str, **options: Any) -> Exception:
     """Why no connection is made."""
     with pytest.raises(Exception) as refused:  # noqa: PT011 - the caller looks at it
-        async with connect(at(url, timeout_s=0.5, **options)):
+        async with connect(at(url, **{"timeout_s": 1, **options})):
             pass
     return refused.value
 
@@ -78,13 +78,13 @@ _WRONGPASS = "WRONGPASS invalid username-password pair or user is disabled."
 )
 async def test_a_wrong_user_or_password_is_refused_at_once(guarded: ServerProcess, options: dict[str, str]) -> None:
     began = time.monotonic()
-    error = await refusal_of(guarded.url, **options)
+    error = await refusal_of(guarded.url, timeout_s=20, **options)
 
     assert type(error) is SignInRefused
     assert error.outcome == "not sent"
     assert str(error) == f"{_WRONGPASS} at {guarded.address} (not sent); {_SIGN_IN}"
     assert PASSWORD not in repr(error)
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 20
 
 
 async def test_a_missing_password_is_refused(guarded: ServerProcess) -> None:
@@ -195,26 +195,27 @@ async def test_a_replica_refuses_writes_and_nobody_else_suffers(fresh_server: Se
     with ServerProcess(config={"replicaof": f"{fresh_server.host} {fresh_server.port}"}) as replica:
         await eventually(lambda: replica.info("replication")["master_link_status"] == "up")
         async with store_at(replica.url, reconnect_longest_s=0.1) as store:
-            running = True
+            reads = 0
 
-            async def read_on() -> int:
-                reads = 0
-                while running:
+            async def read_on() -> None:
+                nonlocal reads
+                while True:
                     assert await store.call("GET", "nothing") is None
                     reads += 1
-                return reads
 
             reading = asyncio.create_task(read_on())
             with pytest.raises(NotPrimary) as refused:
-                await store.call("SET", "a", "b", timeout_s=0.7)
-            running = False
+                await store.call("SET", "a", "b", timeout_s=1.5)
+            assert reads > 0
 
             assert refused.value.outcome == "refused"
             assert str(refused.value) == (
                 f"READONLY You can't write against a read only replica. at {replica.address} (refused); "
                 "this server is a replica: point store.url at the primary, or at the Sentinels"
             )
-            assert await reading > 10
+            await eventually(lambda: reads > 10 or reading.done())
+            assert not reading.done()
+            reading.cancel()
 
 
 async def test_a_server_that_is_promoted_meanwhile_takes_the_write(fresh_server: ServerProcess) -> None:
@@ -321,7 +322,7 @@ def _other_address() -> str | None:
 
 async def test_a_partition_surfaces_within_the_promise_and_heals(proxy: MakeProxy, scratch: str) -> None:
     through = await proxy()
-    async with store_at(through.url, timeout_s=0.5, connect_timeout_s=0.5) as store:
+    async with store_at(through.url, timeout_s=1, connect_timeout_s=1) as store:
         await store.call("SET", f"{scratch}k", "before")
         through.stall()
 

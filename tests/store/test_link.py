@@ -256,14 +256,14 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed_under_load
 
 
 async def test_a_server_that_pauses_fails_calls_in_time_and_answers_again_after_it(fresh_server: ServerProcess) -> None:
-    async with connect(at(fresh_server.url, timeout_s=0.3, connect_timeout_s=0.3)) as k:
+    async with connect(at(fresh_server.url, timeout_s=0.8, connect_timeout_s=0.8)) as k:
         fresh_server.pause()
         began = time.monotonic()
         with pytest.raises(OutcomeUnknown):
             await k.store.call("PING")
-        with pytest.raises(Unreachable, match=r"no connection within 0.3s|no connection in time"):
+        with pytest.raises(Unreachable, match=r"no connection within 0.8s|no connection in time"):
             await k.store.call("PING")
-        assert time.monotonic() - began < 2.6
+        assert time.monotonic() - began < 3.6
 
         fresh_server.resume()
         assert await k.store.call("PING", timeout_s=5) == b"PONG"
@@ -275,7 +275,7 @@ async def test_a_server_without_room_for_another_client_is_waited_for() -> None:
         for guest in guests:
             guest.call("PING")
         with pytest.raises(Unreachable) as unreachable:
-            async with connect(at(crowded.url, timeout_s=0.3)):
+            async with connect(at(crowded.url, timeout_s=1)):
                 pass
         assert str(unreachable.value) == (
             f"ERR max number of clients reached at {crowded.address} (not sent); "

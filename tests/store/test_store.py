@@ -89,7 +89,7 @@ def test_deadline_cut_and_partition(run: Run, server: ServerProcess) -> None:
     async def scenario() -> None:
         async with (
             ChaosProxy(server.host, server.port) as through,
-            connect(at(through.url, timeout_s=0.3, connect_timeout_s=0.3)) as k,
+            connect(at(through.url, timeout_s=0.8, connect_timeout_s=0.8)) as k,
         ):
             through.stall()
             began = time.monotonic()
@@ -97,7 +97,7 @@ def test_deadline_cut_and_partition(run: Run, server: ServerProcess) -> None:
                 await k.store.call("PING")
             with pytest.raises(Unreachable):
                 await k.store.call("PING")
-            assert time.monotonic() - began < 2.6
+            assert time.monotonic() - began < 3.6
             through.resume()
             assert await k.store.call("PING", timeout_s=5) == b"PONG"
             (link,) = k.store.topology.primaries()

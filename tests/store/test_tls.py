@@ -55,7 +55,7 @@ def files(tmp_path: Path) -> Files:
 
 
 def at(url: str, **options: Any) -> Settings:
-    return Settings(store=StoreSettings(url=url, timeout_s=1.0, **options))
+    return Settings(store=StoreSettings(url=url, **{"timeout_s": 1.0, **options}))
 
 
 async def refusal_of(url: str, **options: Any) -> Exception:
@@ -117,13 +117,13 @@ async def test_a_ca_that_we_do_not_know_is_refused_at_once(proxy: MakeProxy, fil
     other = Files(tmp_path / "other")
     began = time.monotonic()
     for options in ({}, {"tls_ca_file": other.ca_file}):
-        error = await refusal_of(through.url, **options)
+        error = await refusal_of(through.url, timeout_s=20, **options)
 
         assert type(error) is TlsRefused
         assert error.outcome == "not sent"
         assert str(error).startswith("TLS failed: CERTIFICATE_VERIFY_FAILED, ")
         assert str(error).endswith(f" at {through.address} (not sent); {_NOT_TRUSTED}")
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
 
 
 async def test_a_certificate_for_another_name_is_refused(proxy: MakeProxy, files: Files) -> None:
@@ -187,14 +187,14 @@ async def test_a_missing_client_certificate_is_named(files: Files, version: ssl.
     context.maximum_version = version
     began = time.monotonic()
     with handshaking(context) as address:
-        error = await refusal_of(f"rediss://{address}", tls_ca_file=files.ca_file)
+        error = await refusal_of(f"rediss://{address}", tls_ca_file=files.ca_file, timeout_s=20)
 
     assert type(error) is TlsRefused
     assert error.outcome == "not sent"
     assert str(error).endswith(
         "(not sent); the server wants a client certificate: set store.tls_cert_file and store.tls_key_file"
     )
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

@@ -170,13 +170,13 @@ async def test_a_server_that_is_silent_for_too_long_is_given_up(proxy: MakeProxy
             with pytest.raises(OutcomeUnknown):
                 await reply
         assert wire.lost is not None
-        assert wire.lost.startswith("the server has been silent for 0.")
+        assert wire.lost.startswith("the server has been silent for ")
 
 
 async def test_replies_that_came_while_the_loop_was_held_up_are_in_time(wire: Wire) -> None:
     reply = wire.send(("PING",), soon(0.1))
 
-    time.sleep(0.3)  # noqa: ASYNC251 - somebody computes for longer than the deadline
+    time.sleep(1)  # noqa: ASYNC251 - somebody computes for longer than the deadline
 
     assert await reply == b"PONG"
 

@@ -222,12 +222,15 @@ async def test_a_reply_that_was_written_in_time_is_no_timeout_although_the_reque
     between = await proxy()
     async with connect(settings) as other, connect(through(settings, between)) as k:
         camera = k.unit("camera")
-        asked = asyncio.create_task(camera.request("detector", b"x", timeout_s=0.5))
+        ends_at = asyncio.get_running_loop().time() + 3
+        asked = asyncio.create_task(camera.request("detector", b"x", timeout_s=3))
         await eventually(lambda: sent(other, 1))
         between.refuse()
         await between.cut()
         async with other.unit("detector").serving(echo):
-            await asyncio.sleep(0.6)
+            await eventually(lambda: other.store.call("KEYS", f"{other.units.root}/camera/res/*"))
+        # It looks at the end, when nobody answers, and again when somebody does.
+        await asyncio.sleep(ends_at - asyncio.get_running_loop().time() + 0.1)
         await between.accept()
         assert await asked == b"x"
 
@@ -236,9 +239,9 @@ async def test_a_timeout_of_who_cannot_ask_does_not_say_whether_it_was_claimed(
     settings: Settings, proxy: MakeProxy
 ) -> None:
     between = await proxy()
-    async with connect(through(settings, between, timeout_s=0.3)) as k:
+    async with connect(through(settings, between, timeout_s=1)) as k:
         camera = k.unit("camera")
-        asked = asyncio.create_task(camera.request("detector", b"x", timeout_s=0.3))
+        asked = asyncio.create_task(camera.request("detector", b"x", timeout_s=1))
         await eventually(lambda: waiting(camera))
         between.refuse()
         await between.cut()

@@ -109,14 +109,19 @@ async def test_a_request_that_has_ended_with_its_server_is_taken_by_nobody(
     await eventually(lambda: ledger.read("works"), within_s=WITHIN_S)
     other = Counting()
     async with connect(settings) as k:
-        asked = asyncio.create_task(k.unit("camera").request("detector", ttl_s=0.3, timeout_s=1.5))
+        asked = asyncio.create_task(k.unit("camera").request("detector", ttl_s=2, timeout_s=5))
         await eventually(lambda: ledger.read("ran"), within_s=WITHIN_S)
         async with k.unit("detector").serving(other):
+            await eventually(lambda: is_over(k))
             victim.kill()
             with pytest.raises(RequestTimeout) as timeout:
                 await asked
     assert timeout.value.claimed is False
     assert other.asked == []
+
+
+async def is_over(k: Kizuna) -> bool:
+    return not await k.store.call("KEYS", f"{k.units.root}/camera/req/*")
 
 
 async def test_who_heard_of_a_request_that_another_had_taken_looks_again_when_the_claim_would_have_ended(

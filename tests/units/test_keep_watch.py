@@ -205,7 +205,7 @@ def late_server() -> Iterator[ServerProcess]:
 async def test_an_end_is_told_when_it_is_due_though_the_server_announces_it_late(late_server: ServerProcess) -> None:
     async with connect(late_server.url) as k:
         keep = keep_of(k.store)
-        await keep.set("found", b"1", ttl_s=1)
+        await keep.set("found", b"1", ttl_s=4)
         async with keep.watch() as changes:
             assert await told(changes) == ("found", "set", b"1")
             await keep.set("heard", b"1")

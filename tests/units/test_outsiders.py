@@ -399,7 +399,7 @@ async def test_a_reply_that_is_a_hash_is_none_and_the_next_one_is_taken(
 
 
 async def test_a_forged_event_is_no_reply(k: Kizuna, outsider: Conversation, root: str) -> None:
-    asking = asyncio.create_task(k.unit("camera").request("outsider", b"hello", id="1", timeout_s=0.3))
+    asking = asyncio.create_task(k.unit("camera").request("outsider", b"hello", id="1", timeout_s=2))
     await eventually(lambda: outsider.call("EXISTS", f"{root}/camera/req/outsider.1"))
     for status in ("res", "err"):
         outsider.call("PUBLISH", f"__keyspace@0__:{root}/camera/{status}/outsider.1", "set")

@@ -100,7 +100,7 @@ async def test_a_timeout_is_told_in_time_and_says_whether_anybody_took_it(k: Kiz
 
     async with k.unit("detector").serving(wait):
         with pytest.raises(RequestTimeout) as timeout:
-            await camera.request("detector", b"", timeout_s=1)
+            await camera.request("detector", b"", timeout_s=3)
         assert timeout.value.claimed is True
         told.set()
 

@@ -134,7 +134,7 @@ async def test_a_timeout_says_that_somebody_has_taken_the_request_and_works_on_i
         await told.wait()
 
     async with k.unit("detector").serving(begin):
-        asked = asyncio.create_task(k.unit("camera").request("detector", b"x", timeout_s=0.5))
+        asked = asyncio.create_task(k.unit("camera").request("detector", b"x", timeout_s=2))
         await began.wait()
         with pytest.raises(RequestTimeout, match="'detector' has taken request") as timeout:
             await asked
@@ -226,7 +226,7 @@ async def test_a_reply_that_nobody_announced_is_found_at_the_very_end(
     monkeypatch.setattr(camera._requests, "_heard", None)  # nothing may be heard from now on
     for ear in camera._requests._ears:
         monkeypatch.setattr(ear, "on_set", lambda _: None)
-    asked = asyncio.create_task(camera.request(None, b"x", timeout_s=0.5))
+    asked = asyncio.create_task(camera.request(None, b"x", timeout_s=2))
     (path,) = await eventually(lambda: written(k, "camera/req/*"))
     await camera.send("res", path.decode().rpartition("/")[2], b"unheard")
 
