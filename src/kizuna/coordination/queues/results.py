@@ -111,7 +111,7 @@ class TaskResults:
     async def wait(self, id_: str, timeout_s: float | None = None, since: int = -1) -> Any:
         """TaskFailed, TaskCancelled or TaskUnknown if there will be no result; TimeoutError after that time."""
         if not self._is_hearing:
-            await until_known(self._listen)
+            await self._listen_within(timeout_s)
         waiter = self._begin_wait(id_, self._deadline(timeout_s), since)
         try:
             return await waiter.future
@@ -122,7 +122,7 @@ class TaskResults:
     async def wait_many(self, tasks: Sequence[Task], timeout_s: float | None = None) -> list[Any]:
         """In their order, and of one that has no result the error instead; without a task of the loop for each."""
         if not self._is_hearing:
-            await until_known(self._listen)
+            await self._listen_within(timeout_s)
         deadline = self._deadline(timeout_s)
         waiters = [self._begin_wait(task.id, deadline, task.since) for task in tasks]
         try:
@@ -194,6 +194,10 @@ class TaskResults:
             self._set_timer(earliest)
 
     # -- inside: hearing ----------------------------------------------------------------------------------
+
+    async def _listen_within(self, timeout_s: float | None) -> None:
+        deadline = _NEVER if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+        await until_known(self._listen, deadline=deadline)
 
     async def _listen(self) -> None:
         """Whoever comes first begins; all wait until it stands, and one that is cancelled keeps nobody from it."""
