@@ -172,7 +172,7 @@ def test_a_second_signal_ends_it_at_once(
             pass
 
         up.process.send_signal(number)
-        assert up.process.wait(timeout=2) == code
+        assert up.process.wait(timeout=5) == code
         os.kill(server_pid, signal.SIGCONT)
 
 
