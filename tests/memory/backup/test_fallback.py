@@ -20,6 +20,7 @@ from tests.memory.backup.conftest import (
 
 from kizuna.app import connect
 from kizuna.errors import ContextExists, ItemExists, ItemMissing, OutcomeUnknown, Refused, Unreachable, VersionConflict
+from kizuna.memory.backup import presence
 from kizuna.memory.backup.replay import Replayer
 from kizuna.memory.item import Item, NewItem
 from kizuna.memory.memory import Memory
@@ -271,6 +272,37 @@ async def test_who_replays_is_done_with_what_was_there_however_much_is_written_m
 
     assert (replayed.done, replayed.left) == (3, False)
     assert await backup.pending() == 3
+
+
+async def test_who_writes_faster_than_it_can_be_replayed_is_made_to_wait_for_it(
+    m: Memory, other: Memory, network: ChaosProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "_OUTRUN_AFTER_S", 0.5)
+    await m.create("count", 0, id="n")
+    await until_copied(m, "n")
+    await lose(network, m)
+    # One item, so one change after the other: at most fifty in a second.
+    network.delay_s = 0.005
+    written, goes_on = 0, True
+
+    async def write_on() -> None:
+        nonlocal written
+        while goes_on:
+            await m.update("n", content=1)
+            written += 1
+            await asyncio.sleep(0.02)
+
+    writing = [asyncio.create_task(write_on()) for _ in range(2)]
+    await eventually(lambda: written > 20)
+    await network.accept()
+    await eventually(lambda: not fallback_of(m).is_away, within_s=2 * WITHIN_S)
+    goes_on = False
+    await asyncio.gather(*writing)
+    item = await other.get("n")
+
+    assert item is not None
+    assert item.version == 1 + written
+    assert await m.conflicts() == []
 
 
 async def test_an_item_that_ended_before_the_server_came_back_is_not_written(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -82,9 +83,9 @@ class Backup:
         there = [int(seconds) + int(microseconds) / 1e6 for seconds, microseconds in replies.values()]
         self.thread.set_clock(round((sum(there) / len(there) - here) * 1000))
 
-    async def replay(self, up_to: int | None = None) -> Replayed:
+    async def replay(self, up_to: int | None = None, *, for_s: float = math.inf) -> Replayed:
         """What is journalled happens on the server: everything up to that number, or all. See `Replayer.replay`."""
-        done = await self.replayer.replay(up_to)
+        done = await self.replayer.replay(up_to, for_s=for_s)
         total = self.replayed
         total.done, total.expired = total.done + done.done, total.expired + done.expired
         total.conflicts += done.conflicts

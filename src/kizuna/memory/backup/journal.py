@@ -106,6 +106,11 @@ def last_number(file: CopyFile) -> int:
     return int(file.run("SELECT coalesce(max(number), 0) FROM journal").fetchone()[0])
 
 
+def has_up_to(file: CopyFile, number: int) -> bool:
+    """Whether something of that number, or below it, has not happened yet."""
+    return file.run("SELECT 1 FROM journal WHERE number <= ? LIMIT 1", (number,)).fetchone() is not None
+
+
 def first(file: CopyFile, most: int) -> list[Entry]:
     rows = file.run(f"SELECT {_COLUMNS}, number FROM journal ORDER BY number LIMIT ?", (most,))
     return [Entry(**dict(zip((*_COLUMNS.split(", "), "number"), row, strict=True))) for row in rows]

@@ -38,6 +38,12 @@ _LOOK_EVERY_S = 1.0
 _COUNT_EVERY_S = 10.0
 # Replayed while others still write; only then are they made to wait for the rest.
 _ROUNDS = 3
+# If there is no less of it after this time, they write as fast as it is replayed: then they are made to wait anyway,
+# and let go only for a moment in between.
+_OUTRUN_AFTER_S = 5.0
+_LET_GO_S = 0.02
+# How often is looked whether another process has replayed what we wait for.
+_ELSEWHERE_S = 0.02
 
 
 class Presence:
@@ -51,6 +57,8 @@ class Presence:
         self._silence = Silence(backup.ask_time, self.patience_s, self.go_away)
         self._why: StoreError = Unreachable("not asked yet", "the server", "try again")
         self._left = asyncio.Event()
+        self._pending_at: tuple[int, float] | None = None
+        self._is_outrun = False
         self._complained_of = ""
 
     def go_away(self, error: StoreError) -> None:
@@ -126,11 +134,15 @@ class Presence:
                     await self._backup.replay()
                 pause_s = _FIRST_PROBE_S
             except KizunaError as error:
+                self._forget_pace()
                 pause_s = min(pause_s * 1.5, _LONGEST_PROBE_S)
                 self._complain(error)
             except Exception:
                 log.exception("the journal was not replayed")
+                self._forget_pace()
                 pause_s = _LONGEST_PROBE_S
+            if self._is_outrun:
+                pause_s = _LET_GO_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s if self.is_away else _LOOK_EVERY_S):
                     await self._left.wait()
@@ -146,17 +158,46 @@ class Presence:
         """Replay all that is journalled; most of it while others still write, and the rest while they wait."""
         await self._backup.ask_time(PROBE_TIMEOUT_S)
         for _ in range(_ROUNDS):
-            if (await self._backup.replay()).left:
+            if not self._is_outrun and not await self._gets_less():
                 return
         self.may_ask.clear()
         try:
             # What this process wrote has a number by now; what others write meanwhile, they replay themselves.
             last = await self._backup.thread.do(journal.last_number)
             async with asyncio.timeout(self.patience_s):
-                if not (await self._backup.replay(last)).left:
+                if await self._is_replayed(last):
                     self.is_away = False
+                    self._forget_pace()
                     log.warning("the server is back", extra={"replayed": self._backup.replayed.done})
         except TimeoutError:
             log.info("not back yet: others wait for too long")
         finally:
             self.may_ask.set()
+
+    async def _is_replayed(self, last: int) -> bool:
+        """By us, or by another process, which does not tell us when it is done."""
+        loop = asyncio.get_running_loop()
+        # A little less than others wait, so that what has happened is noted as well.
+        ends_at = loop.time() + 0.8 * self.patience_s
+        while True:
+            replayed = await self._backup.replay(last, for_s=ends_at - loop.time())
+            if replayed.waits:
+                # It is not we who are too slow.
+                self._forget_pace()
+            if not replayed.left or replayed.waits or loop.time() >= ends_at:
+                return not replayed.left
+            await asyncio.sleep(_ELSEWHERE_S)
+
+    async def _gets_less(self) -> bool:
+        """A round of replaying while others still write. False if it has to be tried again later. If as much is written
+        as is replayed, by whichever process, that would go on for ever: then all that helps is to make others wait."""
+        replayed = await self._backup.replay(for_s=_OUTRUN_AFTER_S)
+        pending, now = await self._backup.pending(), asyncio.get_running_loop().time()
+        before, since = self._pending_at or (pending, now)
+        if self._pending_at is None or now - since >= _OUTRUN_AFTER_S:
+            self._pending_at = pending, now
+            self._is_outrun = now > since and pending >= before and not replayed.waits
+        return self._is_outrun or not replayed.left
+
+    def _forget_pace(self) -> None:
+        self._pending_at, self._is_outrun = None, False

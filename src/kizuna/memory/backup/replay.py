@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -67,28 +68,33 @@ class Replayed(Struct):
     expired: int = 0
     conflicts: int = 0
     left: bool = False
+    waits: bool = False
+    """They are left because it is not known yet what became of them. Else, there was no time, or another process is at
+    it."""
 
 
 class Replayer:
     def __init__(self, server: Keeper, thread: CopyThread, lock: Path) -> None:
         self._server, self._thread, self._lock = server, thread, lock
 
-    async def replay(self, up_to: int | None = None) -> Replayed:
+    async def replay(self, up_to: int | None = None, *, for_s: float = math.inf) -> Replayed:
         """Everything up to that number, or all that is there now: whoever goes on writing meanwhile must not keep us at
-        it, and others from it. Only one process of a machine does it at a time: `left` if it is not us. Raises what
-        keeps us from the server."""
-        total = Replayed()
+        it, and others from it. About so long at most. Only one process of a machine does it at a time: `left` if it is
+        not us, and not yet done. Raises what keeps us from the server."""
+        total, loop = Replayed(), asyncio.get_running_loop()
+        ends_at = loop.time() + for_s
+        last = await self._thread.do(journal.last_number) if up_to is None else up_to
         with tried(self._lock) as is_ours:
             if not is_ours:
-                total.left = True
+                total.left = await self._thread.do(lambda file: journal.has_up_to(file, last))
                 return total
-            if up_to is None:
-                up_to = await self._thread.do(journal.last_number)
-            while await self._replay_some(total, up_to):
-                pass
+            while await self._replay_some(total, last):
+                if loop.time() >= ends_at:
+                    total.left = True
+                    break
         return total
 
-    async def _replay_some(self, total: Replayed, up_to: int | None) -> bool:
+    async def _replay_some(self, total: Replayed, up_to: int) -> bool:
         """Whether there may be more that can be done now."""
         entries, ends, now_ms = await self._thread.do(lambda file: _first_wave(file, up_to))
         if not entries:
@@ -103,7 +109,7 @@ class Replayer:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
-        total.left = any(outcome.verdict == "wait" for outcome in known)
+        total.left = total.waits = any(outcome.verdict == "wait" for outcome in known)
         return not total.left
 
     async def _current(self, entries: list[Entry]) -> list[Item | Context | None]:
@@ -225,12 +231,12 @@ def _change_context(entry: Entry, left_ms: int) -> tuple[Act, Verdict]:
 # -- in the file ---------------------------------------------------------------------------------------------
 
 
-def _first_wave(file: CopyFile, up_to: int | None) -> tuple[list[Entry], list[int], int]:
+def _first_wave(file: CopyFile, up_to: int) -> tuple[list[Entry], list[int], int]:
     """The first entries of the journal, each of another item; a context goes alone, for what it does to its items."""
     wave: list[Entry] = []
     for entry in journal.first(file, _AT_ONCE):
         is_next = entry.what == "item" and entry.id not in {other.id for other in wave}
-        if (up_to is not None and entry.number > up_to) or (wave and not is_next):
+        if entry.number > up_to or (wave and not is_next):
             break
         wave.append(entry)
         if entry.what == "context":
