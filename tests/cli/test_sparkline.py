@@ -26,6 +26,8 @@ VALUES = st.lists(st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity
         ([1, 1, 9, 9], 2, "▁█"),
         ([1, 2], 0, "▁"),
         ([-1.7e308, 0, 1.7e308], 10, "▁▅█"),
+        ([0, 1.7e308, 1.7e308], 2, "▁█"),
+        ([0, 1.7976931348623157e308, 1.7976931348623157e308, 1.7976931348623157e308], 1, "▁"),
     ],
 )
 def test_lines_look_like_this(values: list[float | None], width: int, line: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import isfinite
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII = "_.-:=+*#"
@@ -42,7 +43,13 @@ def bars_for(encoding: str | None) -> str:
 
 def _mean(values: Values) -> float | None:
     present = [value for value in values if value is not None]
-    return sum(present) / len(present) if present else None
+    if not present:
+        return None
+    total = sum(present)
+    if isfinite(total):
+        return total / len(present)
+    # The sum of very great numbers is none; that of their shares is, but for what was rounded.
+    return max(min(present), min(max(present), sum(value / len(present) for value in present)))
 
 
 def _level(value: float, least: float, most: float, levels: int) -> int:
