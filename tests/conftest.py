@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import msgspec
 import pytest
 
@@ -24,6 +25,12 @@ from kizuna.testing.servers import ServerProcess
 from kizuna.testing.waiting import blocking_until
 
 pytest_plugins = ["kizuna.testing.fixtures"]
+
+# As it is, here or on a CI server; but a machine that is busy is not what is tested.
+hypothesis.settings.register_profile(
+    "patient", hypothesis.settings(), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True)

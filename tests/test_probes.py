@@ -254,7 +254,7 @@ async def test_a_client_that_never_reads_costs_one_connection_and_no_more(proces
             writer.write(request * 100)
             return writer.transport.is_closing()
 
-        await eventually(cut_off)
+        await eventually(cut_off, within_s=30)
         assert (await get(probes, "/healthz"))[0] == 200
 
 
