@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -18,7 +17,7 @@ import msgspec
 import pytest
 
 from kizuna.settings import MemorySettings, Settings
-from kizuna.testing.leaks import assert_keys_end_as_declared, scan
+from kizuna.testing.leaks import assert_keys_end_as_declared, root_of, scan
 from kizuna.testing.ledger import Ledger
 from kizuna.testing.processes import processes_on
 from kizuna.testing.servers import ServerProcess
@@ -42,8 +41,7 @@ def every_key_left_is_declared_and_ends(request: pytest.FixtureRequest) -> Itera
         return
     with server.connect() as conversation:
         keys = [key for key in scan(conversation, "*") if not key.startswith(b"scratch-")]
-    # Of a shard, {root:3}:…, the root as well: the check looks below both.
-    for root in {re.split(rb"[:/]", key.removeprefix(b"{"))[0].decode() for key in keys}:
+    for root in set(map(root_of, keys)):
         assert_keys_end_as_declared(server, root)
 
 

@@ -35,7 +35,7 @@ LAYERS = [
     "coordination",
     "store",
     "probes",
-    "settings service clock loop metrics http codecs",
+    "settings service clock loop metrics http asgi codecs",
     "configuration interruption",
     "sections",
     "errors _version",
@@ -172,13 +172,19 @@ def share_a_key(one: Key, other: Key) -> bool:
     # What follows the root is the joining text in one case, and in the other never begins with it.
     if one.joined_by != other.joined_by or one in other.apart_from or other in one.apart_from:
         return False
+    parts, other_parts = parts_of(one), parts_of(other)
     # Beyond this length, two places that take the rest only face each other.
-    longest = len(one.parts) + len(other.parts)
+    longest = len(parts) + len(other_parts)
     return any(
-        all(meet(*pair, one.joined_by) for pair in zip(parts, stretched(other.parts, length), strict=True))
+        all(meet(*pair, one.joined_by) for pair in zip(ours, theirs, strict=True))
         for length in range(1, longest + 1)
-        if (parts := stretched(one.parts, length)) and stretched(other.parts, length)
+        if (ours := stretched(parts, length)) and (theirs := stretched(other_parts, length))
     )
+
+
+def parts_of(key: Key) -> tuple[Part, ...]:
+    """With what stands before the root, as if that were empty: the root in between would only keep them apart."""
+    return Key(key.before_root + key.pattern, "any", "removed", "", joined_by=key.joined_by).parts
 
 
 def stretched(parts: tuple[Part, ...], length: int) -> tuple[Part, ...]:
@@ -275,6 +281,19 @@ def test_families_may_stand_apart_or_be_joined_otherwise() -> None:
     assert not share_a_key(Key("<a>", "string", "removed", "", joined_by="/"), Key("<a>", "string", "removed", ""))
 
 
+def test_text_before_the_root_keeps_families_apart_and_may_make_them_meet() -> None:
+    lock = Key("lock", "string", "expires", "", joined_by="")
+    first = Key("lock", "string", "expires", "", joined_by="", before_root="by:0:")
+    second = Key("lock", "string", "expires", "", joined_by="", before_root="by:1:")
+    anything = Key("<a>:<b>:<c>", "string", "expires", "", joined_by="")
+
+    assert not share_a_key(lock, first)
+    assert not share_a_key(first, second)
+    assert share_a_key(first, first)
+    assert share_a_key(first, anything)
+    assert not share_a_key(lock, anything)
+
+
 # scripts
 
 _LUA_COMMENT_OR_STRING = re.compile(
@@ -290,7 +309,14 @@ def test_every_script_keeps_to_its_header(path: Path) -> None:
         name: (path.parent / "parts" / f"{name}.lua").read_text() for name in Script(path.stem, text).signature.uses
     }
 
-    assert list(complaints(path.stem, text, parts)) == []
+    assert list(complaints(path.stem, text, parts, families_beside(path))) == []
+
+
+def families_beside(script: Path) -> dict[str, Key]:
+    """Those of the component that the script is in."""
+    in_package = script.is_relative_to(PACKAGE)
+    component = script.relative_to(PACKAGE).parts[0] if in_package else ""
+    return {family.name: family.key for family in all_families() if family.component == component}
 
 
 @pytest.mark.parametrize("path", PARTS, ids=lambda path: path.stem)
@@ -301,7 +327,12 @@ def test_every_part_of_scripts_is_used_by_more_than_one_or_by_another_part(path:
     assert list(transgressions(path.read_text())) == []
 
 
-def complaints(name: str, text: str, parts: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
+def complaints(
+    name: str,
+    text: str,
+    parts: Mapping[str, str] = MappingProxyType({}),
+    families: Mapping[str, Key] = MappingProxyType({}),
+) -> Iterator[str]:
     """What a script does that its header does not say, or says and does not do."""
     signature = Script(name, text).signature
     below = words_of(text)
@@ -311,7 +342,8 @@ def complaints(name: str, text: str, parts: Mapping[str, str] = MappingProxyType
         below |= words_of(parts[part])
     for declared in signature.keys + signature.args + signature.row_keys + signature.row_args:
         # The root is used by the names of families, which are bound before the text.
-        is_for_others = (declared == "root" and signature.uses) or says_where(text, declared)
+        names_families = "root.." in Script(name, text, families=families).source
+        is_for_others = (declared == "root" and (signature.uses or names_families)) or says_where(text, declared)
         if declared not in below and not is_for_others:
             yield f"{declared} is declared and not used"
     yield from transgressions(text)
@@ -364,6 +396,14 @@ def defined_in(part: str) -> set[str]:
 )
 def test_a_script_that_breaks_its_word_is_found(code: str, complaint: str) -> None:
     assert list(complaints("bad", HEADER + code)) == [complaint]
+
+
+def test_the_root_is_used_by_the_names_of_families() -> None:
+    families = {"ALL_THINGS": Key("all", "set", "removed", "")}
+    header = "-- Do something.\n-- ARGV root   where keys begin\n\n"
+
+    assert list(complaints("good", header + "return all_things", families=families)) == []
+    assert list(complaints("bad", header + "return 1", families=families)) == ["root is declared and not used"]
 
 
 def test_a_script_that_keeps_its_word_is_left_alone() -> None:

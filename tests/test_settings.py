@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
-from kizuna.configuration import known_settings, nearest, variable_of
+import kizuna
+from kizuna.configuration import TOLD_TO_PROGRAMS, known_settings, nearest, variable_of
 from kizuna.errors import SettingsError
 from kizuna.sections import kinds
 from kizuna.settings import (
@@ -127,6 +129,17 @@ def test_a_named_file_replaces_the_one_of_the_folder_and_stands_above_the_users(
     assert loaded.files == (places.cwd / "other.toml", places.user_file)
 
 
+def test_what_programs_are_told_by_us_is_no_setting(places: Places) -> None:
+    """Else a program that we started could not call us."""
+    sources = "".join(path.read_text() for path in Path(kizuna.__file__).parent.rglob("*.py"))
+    told = set(re.findall(r'"(KIZUNA_[A-Z_]+)": ', sources))
+    for variable in told:
+        places.environ[variable] = "7"
+
+    assert told == TOLD_TO_PROGRAMS
+    assert places.load().settings == Settings()
+
+
 def test_the_environment_can_name_the_file_and_the_flag_outdoes_it(places: Places) -> None:
     (places.cwd / "a.toml").write_text("[embedded]\nport = 1\n")
     (places.cwd / "b.toml").write_text("[embedded]\nport = 2\n")
@@ -177,8 +190,8 @@ def test_without_a_home_there_is_no_users_file(places: Places) -> None:
             "store_url (environment KIZUNA_STORE_URL) is not a setting; did you mean KIZUNA_STORE__URL for store.url?",
         ),
         (
-            "KIZUNA_WEATHER",
-            "weather (environment KIZUNA_WEATHER) is not a setting; `kizuna settings show` lists all there are",
+            "KIZUNA_UMBRELLA",
+            "umbrella (environment KIZUNA_UMBRELLA) is not a setting; `kizuna settings show` lists all there are",
         ),
     ],
 )

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 # Each component that has a keys.py, and the setting in [roots] that says where its keys begin.
-COMPONENTS = {"store": "system", "coordination": "coordination", "units": "units", "memory": "memory"}
+COMPONENTS = {
+    "store": "system",
+    "coordination": "coordination",
+    "units": "units",
+    "memory": "memory",
+    "match": "match",
+}
 
 
 class Family(NamedTuple):
@@ -29,7 +35,7 @@ class Family(NamedTuple):
         return self.pattern_below(self.root)
 
     def pattern_below(self, root: str) -> str:
-        return root + self.key.joined_by + self.key.pattern
+        return self.key.before_root + root + self.key.joined_by + self.key.pattern
 
 
 @cache

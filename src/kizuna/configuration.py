@@ -25,6 +25,20 @@ FILE = "kizuna.toml"
 PREFIX = "KIZUNA_"
 CONFIG_VARIABLE = "KIZUNA_CONFIG"
 DEFAULT = "default"
+TOLD_TO_PROGRAMS = frozenset(
+    {
+        "KIZUNA_TASK_ID",
+        "KIZUNA_TASK_NAME",
+        "KIZUNA_TASK_ATTEMPT",
+        "KIZUNA_UNIT",
+        "KIZUNA_REQUEST_ID",
+        "KIZUNA_REQUEST_CALLER",
+        "KIZUNA_LOCK",
+        "KIZUNA_FENCE",
+        "KIZUNA_MATCH_ID",
+    }
+)
+"""What programs that we start find in their environment. These are no settings: such a program may call us."""
 
 
 class Found(NamedTuple, Generic[Structure]):
@@ -123,7 +137,7 @@ def from_environment(environ: Mapping[str, str]) -> list[Assignment]:
     return [
         Assignment(_name_of(variable), value, f"environment {variable}", is_text=True)
         for variable, value in sorted(environ.items())
-        if variable.startswith(PREFIX) and variable != CONFIG_VARIABLE
+        if variable.startswith(PREFIX) and variable not in TOLD_TO_PROGRAMS and variable != CONFIG_VARIABLE
     ]
 
 

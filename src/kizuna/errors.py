@@ -2,6 +2,7 @@
 
     KizunaError
     ├── SettingsError          a setting is unknown, malformed, or contradicts another
+    ├── NotInstalled           a part of kizuna was asked for whose libraries are not installed
     ├── IllegalName            a name that could leave its place in a key
     ├── ScriptMismatch         a script was called with other names than its header declares
     ├── ServiceFailed          a service ended although nobody asked it to
@@ -43,6 +44,15 @@
     ├── CannotSeal             there is no key to seal with, or what is needed for it is not installed
     │   └── ContentSealed      a content that is not sealed was to replace one that is
     ├── CannotOpen             a sealed content was not sealed for this item, or with none of our keys
+    ├── TicketMissing          there is no ticket of that id, or it has ended
+    ├── BackfillMissing        there is no backfill of that id, or it was deleted
+    ├── BackfillExpired        nobody acknowledged the backfill in time; it takes no more players
+    ├── BackfillChanged        the backfill is of another generation than the match was made for
+    ├── TicketsLocked          a backend that works step by step holds the lock of all tickets for too long
+    ├── TickFailed             a match function, evaluator or assigner failed; the others' matches were made
+    ├── NoGameServer           a program that was to find a game server for a match found none
+    ├── FunctionFailed         a match function that somebody else serves did not do its work
+    ├── EvaluatorFailed        which of the proposed matches stand could not be decided; none of them does
     └── StoreError             a command did not get its answer
         ├── NotSent            the server has not seen the command: repeating it is safe
         │   ├── Unreachable    nobody answers at the address, or the answer took too long
@@ -81,6 +91,15 @@ class SettingsError(KizunaError):
 
     def __str__(self) -> str:
         return "; ".join(self.problems)
+
+
+class NotInstalled(KizunaError, ImportError):
+    def __init__(self, library: str, extra: str) -> None:
+        super().__init__(library, extra)
+        self.library, self.extra = library, extra
+
+    def __str__(self) -> str:
+        return f"there is no {self.library} here; pip install 'kizuna[{self.extra}]' brings it"
 
 
 class IllegalName(KizunaError):
@@ -501,6 +520,99 @@ class CannotOpen(KizunaError):
 
     def __str__(self) -> str:
         return f"the sealed content of item {self.item!r} cannot be opened: {self.reason}"
+
+
+class TicketMissing(KizunaError):
+    def __init__(self, ticket: str) -> None:
+        super().__init__(ticket)
+        self.ticket = ticket
+
+    def __str__(self) -> str:
+        return f"ticket id: {self.ticket} not found"
+
+
+class BackfillMissing(KizunaError):
+    def __init__(self, backfill: str) -> None:
+        super().__init__(backfill)
+        self.backfill = backfill
+
+    def __str__(self) -> str:
+        return f"Backfill id: {self.backfill} not found"
+
+
+class BackfillExpired(KizunaError):
+    def __init__(self, what: str, backfill: str) -> None:
+        super().__init__(what, backfill)
+        self.what, self.backfill = what, backfill
+
+    def __str__(self) -> str:
+        return f"can not {self.what} an expired backfill, id: {self.backfill}"
+
+
+class BackfillChanged(KizunaError):
+    def __init__(self, backfill: str, expected: int, actual: int) -> None:
+        super().__init__(backfill, expected, actual)
+        self.backfill, self.expected, self.actual = backfill, expected, actual
+
+    def __str__(self) -> str:
+        return (
+            f"backfill {self.backfill!r} is of generation {self.actual}, not {self.expected}, for which the match was "
+            "made; read it, and match again"
+        )
+
+
+class TicketsLocked(KizunaError):
+    """Nothing was done. What a step could not do because of it is done by a later one."""
+
+    def __init__(self, prefix: str, waited_s: float) -> None:
+        super().__init__(prefix, waited_s)
+        self.prefix, self.waited_s = prefix, waited_s
+
+    def __str__(self) -> str:
+        return (
+            f"{self.prefix}fetchTicketsLock was held by others for {self.waited_s:g}s; look what the other backends "
+            "do, or raise match.lock_wait_s"
+        )
+
+
+class TickFailed(KizunaError):
+    """What failed has given its tickets back; everything else of the tick was done. The first failure is the cause."""
+
+    def __init__(self, *failures: str) -> None:
+        super().__init__(*failures)
+        self.failures = failures
+
+    def __str__(self) -> str:
+        return "; ".join(self.failures)
+
+
+class NoGameServer(KizunaError):
+    def __init__(self, match: str, reason: str) -> None:
+        super().__init__(match, reason)
+        self.match, self.reason = match, reason
+
+    def __str__(self) -> str:
+        return f"no game server was found for match {self.match!r}: {self.reason}; its players wait on"
+
+
+class FunctionFailed(KizunaError):
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(address, reason)
+        self.address, self.reason = address, reason
+
+    def __str__(self) -> str:
+        return f"the match function at {self.address} failed: {self.reason}"
+
+
+class EvaluatorFailed(KizunaError):
+    """No ticket of the matches that it was to decide about was taken."""
+
+    def __init__(self, evaluator: str, reason: str) -> None:
+        super().__init__(evaluator, reason)
+        self.evaluator, self.reason = evaluator, reason
+
+    def __str__(self) -> str:
+        return f"the evaluator {self.evaluator} failed: {self.reason}"
 
 
 class StoreError(KizunaError):

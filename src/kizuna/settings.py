@@ -25,6 +25,7 @@ __all__ = [
     "KeptSettings",
     "Loaded",
     "LocksSettings",
+    "MatchSettings",
     "MemorySettings",
     "ProbesSettings",
     "ProcessesSettings",
@@ -61,6 +62,13 @@ Root = Annotated[
     Meta(
         pattern=r"^[^\s*?\[\]\\{}\x00-\x1f]+\Z",
         description=r"text that is not empty, without blanks and without any of `*?[]{}\`",
+    ),
+]
+Prefix = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\s*?\[\]\\{}\x00-\x1f]*\Z",
+        description=r"text without blanks and without any of `*?[]{}\`, or nothing",
     ),
 ]
 TimeZone = Annotated[
@@ -177,6 +185,8 @@ class RootsSettings(Section, frozen=True, kw_only=True):
     """Of units: requests, replies and what they keep. Written in lower case, like all their paths."""
     memory: Root = "harca"
     """Of memory: items, contexts and what is told about them."""
+    match: Prefix = ""
+    """Of matchmaking: tickets, assignments and backfills. Nothing is put behind it: `mm1:` makes `mm1:allTickets`."""
 
 
 class CoordinationSettings(Section, frozen=True, kw_only=True):
@@ -336,6 +346,84 @@ class MemorySettings(Section, frozen=True, kw_only=True):
             yield f"shorten_above = {self.shorten_above:g} is above remove_above = {self.remove_above:g}"
 
 
+class MatchSettings(Section, frozen=True, kw_only=True):
+    """Matchmaking: how long tickets wait, how often is looked for matches, and where games ask for them."""
+
+    shards: Annotated[int, Meta(ge=1, le=SHARDS_AT_MOST)] = 1
+    """On a cluster, over how many prefixes tickets are spread: `{:0}` and so on, each in one slot, and each a world of
+    its own: only tickets of one shard meet. 1: keys are as minimatch has them, which a cluster cannot hold together."""
+    partition_arg: str = ""
+    """With shards, the string argument of tickets whose value says where they belong: those of one value meet."""
+    ticket_s: KeptFraction = 600
+    """How long a ticket waits, unless it says otherwise."""
+    ticket_most_s: KeptFraction = 86_400
+    """The longest that a ticket may ask to wait."""
+    pending_s: Annotated[int, Meta(ge=1, le=3_600)] = 60
+    """How long tickets stay with a backend or director that took them and was not heard of again."""
+    assigned_s: KeptSeconds = 60
+    """How long an assignment can be read, and its ticket with it."""
+    guard: Literal["script", "lock"] = "script"
+    """How backends keep out of each other's way. script: each step is one script, that waits while somebody holds
+    minimatch's lock. lock: each step takes that lock, as minimatch does."""
+    lock_s: Seconds = 5.0
+    """How long minimatch's lock outlives a holder that no longer extends it."""
+    lock_wait_s: Seconds = 10.0
+    """How long a step waits while somebody else holds minimatch's lock."""
+    fetch_limit: AtLeastOne = 10_000
+    """How many tickets a tick takes at most; the oldest first."""
+    tick_every_s: Seconds = 1.0
+    """How often a backend looks for matches although no ticket is new."""
+    gather_s: SecondsOrNone = 0.002
+    """How long a backend waits for more, once a ticket is new."""
+    cache_s: SecondsOrNone = 60.0
+    """How long a backend remembers what is in a ticket; whether it is there still, it always asks."""
+    look_every_s: Seconds = 2.0
+    """How often those who wait for an assignment look for it although nothing was announced."""
+    poll_every_s: Seconds = 0.1
+    """The same where the server announces no changes."""
+    assignment_url: str = ""
+    """Another server for assignments, as in `store.url`; empty: the same one."""
+    replica_url: str = ""
+    """A replica that tickets are read from first; empty: none."""
+    host: Annotated[str, Meta(min_length=1, description="a host name or an address")] = "127.0.0.1"
+    """Where gRPC and HTTP are served; 0.0.0.0 for all."""
+    frontend_port: Port = 50504
+    """gRPC of `kizuna match frontend`; 0 picks a free one."""
+    frontend_http_port: Port = 51504
+    """HTTP JSON of the same."""
+    backend_port: Port = 50505
+    """gRPC of the BackendService of `kizuna match director`."""
+    backend_http_port: Port = 51505
+    """HTTP JSON of the same."""
+    query_port: Port = 50503
+    """gRPC of the QueryService of `kizuna match director`."""
+    query_http_port: Port = 51503
+    """HTTP JSON of the same."""
+    tls_cert_file: str = ""
+    """The certificate of what is served; empty: served without TLS."""
+    tls_key_file: str = ""
+    """The key of that certificate."""
+    tls_client_ca_file: str = ""
+    """The CA that callers need a certificate of; empty: they need none."""
+    largest_bytes: AtLeastOne = 1024 * 1024
+    """Tickets, backfills and assignments above it are refused."""
+    registration_s: SecondsOrNone = 0.02
+    """How long FetchMatches waits for others, to decide about their matches together."""
+    collection_s: Seconds = 20.0
+    """How long a match function may take that FetchMatches has called, and then the evaluator."""
+    evaluator: str = ""
+    """Where an Evaluator of Open Match is served, as host:port, that decides which matches stand; empty: the best score
+    first, and no ticket twice."""
+    page_size: Annotated[int, Meta(ge=10, le=10_000)] = 1_000
+    """How many tickets are in one message of QueryTickets."""
+
+    def contradictions(self) -> Iterable[str]:
+        if self.ticket_s > self.ticket_most_s:
+            yield f"ticket_s = {self.ticket_s:g} is above ticket_most_s = {self.ticket_most_s:g}"
+        if bool(self.tls_cert_file) != bool(self.tls_key_file):
+            yield "tls_cert_file and tls_key_file have to be set together"
+
+
 class KeptSettings(Section, frozen=True, kw_only=True):
     """How long things are kept."""
 
@@ -368,6 +456,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kept: KeptSettings = KeptSettings()
     units: UnitsSettings = UnitsSettings()
     memory: MemorySettings = MemorySettings()
+    match: MatchSettings = MatchSettings()
 
 
 Loaded = Found[Settings]

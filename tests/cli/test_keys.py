@@ -538,3 +538,89 @@ def test_an_operator_can_have_keys_described_by_their_short_names(filled: Server
 
     assert ended.exit_code == OK
     assert "list of 2 items" in ended.stdout
+
+
+# matchmaking, which has no prefix unless one is set: every key on the server begins like its keys
+
+ID = "dbsgf9hksdudin8907v0"
+THEIRS = {"session", "cart:7", "assign:homework", "dbsgf9hksdudin8907", "allUsers", "x:allTickets"}
+OURS = {"allTickets", "proposed_ticket_ids", ID, f"assign:{ID}", "rueidislock:0:fetchTicketsLock"}
+
+
+@pytest.fixture
+def shared() -> Any:
+    """A server with tickets on it, and keys of somebody else."""
+    with ServerProcess() as server, server.connect() as conversation:
+        for key in THEIRS:
+            conversation.call("SET", key, "theirs")
+        conversation.call("SADD", "allTickets", ID)
+        conversation.call("ZADD", "proposed_ticket_ids", 1_704_067_200, ID)
+        for key in (ID, f"assign:{ID}", "rueidislock:0:fetchTicketsLock"):
+            conversation.call("SET", key, "x", "EX", 600)
+        yield server
+
+
+def listed(result: Result) -> set[str]:
+    return {row["key"] for row in rows(result)}
+
+
+def test_without_a_prefix_only_what_is_recognisably_ours_is_listed(shared: ServerProcess) -> None:
+    assert listed(kizuna(shared, "ls", "--json")) == OURS
+    assert listed(kizuna(shared, "ls", "assign", "--json")) == {f"assign:{ID}"}
+    assert listed(kizuna(shared, "ls", "session", "--json")) == set()
+    assert listed(kizuna(shared, "ls", "*", "--anywhere", "--json")) == OURS | THEIRS
+    assert kizuna(shared, "ls", "session").stderr == "No key matches session below kizuna, poppo, muf or harca.\n"
+
+
+def test_without_a_prefix_nothing_of_anybody_else_is_removed(shared: ServerProcess) -> None:
+    assert kizuna(shared, "clean", "*", "--yes").exit_code == OK
+
+    assert {bytes(key).decode() for key in shared.call("KEYS", "*")} == THEIRS
+
+
+def test_without_a_prefix_nothing_of_anybody_else_is_in_a_backup(shared: ServerProcess, tmp_path: Path) -> None:
+    file = str(tmp_path / "b.kizuna")
+    assert kizuna(shared, "backup", file).exit_code == OK
+    shared.call("FLUSHALL")
+
+    assert kizuna(shared, "restore", file).exit_code == OK
+    assert {bytes(key).decode() for key in shared.call("KEYS", "*")} == OURS
+
+
+def test_what_is_behind_a_prefix_can_be_restored_behind_another(
+    fresh_server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIZUNA_ROOTS__MATCH", "mm1:")
+    fresh_server.call("SADD", "mm1:allTickets", ID)
+    fresh_server.call("SET", f"mm1:{ID}", "x", "EX", 600)
+    file = str(tmp_path / "b.kizuna")
+    assert kizuna(fresh_server, "backup", file).exit_code == OK
+
+    assert kizuna(fresh_server, "restore", file, "--root", "mm1=mm2").exit_code == OK
+    assert {bytes(key).decode() for key in fresh_server.call("KEYS", "mm2:*")} == {"mm2:allTickets", f"mm2:{ID}"}
+
+
+def test_without_a_prefix_the_keys_of_others_are_nobodys_mistake(shared: ServerProcess) -> None:
+    linted = kizuna(shared, "lint")
+
+    assert (linted.exit_code, linted.stderr) == (OK, "5 keys looked at: all as declared.\n")
+
+
+def test_a_ticket_is_described_by_its_id_and_a_lock_by_its_family(shared: ServerProcess) -> None:
+    described = rows(kizuna(shared, "describe", ID, "--json"))[0]
+    assert (described["family"], described["names"], described["type"]) == ("BODY", {"id": ID}, "string")
+
+    lock = rows(kizuna(shared, "describe", "LOCK_0", "--json"))[0]
+    assert lock["pattern"] == "rueidislock:0:fetchTicketsLock"
+    assert "nobody has declared it" in kizuna(shared, "describe", "allUsers").stdout
+
+
+def test_the_acl_line_of_matchmaking_names_its_keys_and_not_all(shared: ServerProcess) -> None:
+    told = kizuna(shared, "acl", "match")
+    line = told.stdout.split()
+
+    assert "`kizuna keys acl match coordination`" in told.stderr
+    assert kizuna(shared, "acl", "match", "coordination").stderr == kizuna(shared, "acl", "memory").stderr
+    assert {"~allTickets", "~rueidislock:2:fetchTicketsLock", "&__keyspace@0__:assign:*"} <= set(line)
+    assert f"~{'[0-9a-v]' * 19}[0g]" in line
+    assert not {"~*", "&*", "~assign:*"} & set(line)

@@ -26,7 +26,8 @@ REPLY = Key("<unit>/res/<id>", "string", "expires", "", joined_by="/")
 ALL_TICKETS = Key("allTickets", "set", "removed", "", joined_by="")
 ASSIGNMENT = Key("assign:<ticket>", "string", "expires", "", joined_by="")
 TICKET = Key("<ticket>", "string", "expires", "", joined_by="", apart_from=(ALL_TICKETS,))
-FAMILIES = [LOCK, FENCE, HEARTBEAT, QUEUE, DAILY, REQUEST, REPLY, ALL_TICKETS, ASSIGNMENT, TICKET, CANARY]
+THEIR_LOCK = Key("fetchTicketsLock", "string", "expires", "", joined_by="", before_root="rueidislock:0:")
+FAMILIES = [LOCK, FENCE, HEARTBEAT, QUEUE, DAILY, REQUEST, REPLY, ALL_TICKETS, ASSIGNMENT, TICKET, THEIR_LOCK, CANARY]
 
 NEVER_LEGAL = "*?[]\\{} \t\n\r\0\x1f\x7f\x85\xa0\u2003\u2028\u3000\ud800\udfff"
 
@@ -65,7 +66,7 @@ def test_parse_gives_back_the_names_that_build_was_given(declared: tuple[Key, di
 
     built = key.build(root, **its_names)
 
-    assert built.startswith(root)
+    assert built.startswith(key.before_root + root)
     assert key.parse(root, built) == its_names
     assert key.parse(root, built.encode()) == its_names
 
@@ -168,6 +169,9 @@ def test_keys_look_as_declared() -> None:
     assert ALL_TICKETS.build("") == "allTickets"
     assert ASSIGNMENT.build("mm1:", ticket="cko1234abc") == "mm1:assign:cko1234abc"
     assert TICKET.build("", ticket="ステージ") == "ステージ"
+    assert THEIR_LOCK.build("") == "rueidislock:0:fetchTicketsLock"
+    assert THEIR_LOCK.build("mm1:") == "rueidislock:0:mm1:fetchTicketsLock"
+    assert THEIR_LOCK.build("{mm1:3}") == "rueidislock:0:{mm1:3}fetchTicketsLock"
 
 
 def test_globs_look_as_declared() -> None:
@@ -175,6 +179,7 @@ def test_globs_look_as_declared() -> None:
     assert DAILY.glob("{poppo:3}", category="issues") == "{poppo:3}:stats:issues:daily:*"
     assert REQUEST.glob("muf", id="detector.1") == "muf/*/req/detector.1"
     assert TICKET.glob("") == "*"
+    assert THEIR_LOCK.glob("mm1:") == "rueidislock:0:mm1:fetchTicketsLock"
 
 
 def test_what_is_no_key_of_the_family_parses_to_none() -> None:
@@ -188,6 +193,9 @@ def test_what_is_no_key_of_the_family_parses_to_none() -> None:
     assert QUEUE.parse("poppo", "poppo:queue:high\n") is None
     assert FENCE.parse("poppo", "poppo:fence:nightly:number") is None
     assert TICKET.parse("", "allTickets") is None
+    assert THEIR_LOCK.parse("mm1:", "mm1:fetchTicketsLock") is None
+    assert THEIR_LOCK.parse("mm1:", "rueidislock:1:mm1:fetchTicketsLock") is None
+    assert THEIR_LOCK.parse("mm1:", "rueidislock:0:mm1:fetchTicketsLock") == {}
 
 
 def test_wrong_places_are_a_mistake_of_the_programmer() -> None:

@@ -78,6 +78,16 @@ def test_one_glob_covers_all_shards_and_names_are_read_below_each(roots: Roots) 
         assert names_in(THING, roots, key.encode()) == {"name": "a:b"}
 
 
+@pytest.mark.parametrize("roots", [Roots("mm1:"), Roots("mm1:", 3)])
+def test_also_where_something_stands_before_the_root(roots: Roots) -> None:
+    lock = Key("lock:<name>", "string", "expires", "", joined_by="", before_root="by:0:")
+
+    assert glob_of(lock, roots) == ("by:0:mm1:lock:*" if roots.shards == 1 else "by:0:{mm1::*}lock:*")
+    for root in roots.all:
+        assert names_in(lock, roots, lock.build(root, name="a")) == {"name": "a"}
+    assert names_in(lock, roots, "by:1:{mm1::0}lock:a") is None
+
+
 @pytest.mark.parametrize(
     "key", ["poppo:thing:a", "{poppo:3}:thing:a", "{poppo:0}:other:a", "{poppo:0:thing:a", "", b"\xff"]
 )

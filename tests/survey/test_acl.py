@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -10,8 +11,19 @@ import pytest
 
 from kizuna.app import Kizuna, connect
 from kizuna.errors import PermissionDenied
+from kizuna.match import Assignment, Backend, Match, Pool, Profile, Waiting
+from kizuna.match.giving_back import give_back
 from kizuna.memory.events import Event
-from kizuna.settings import CoordinationSettings, MemorySettings, Settings, StoreSettings, UnitsSettings
+from kizuna.service import running
+from kizuna.settings import (
+    CoordinationSettings,
+    MatchSettings,
+    MemorySettings,
+    RootsSettings,
+    Settings,
+    StoreSettings,
+    UnitsSettings,
+)
 from kizuna.store.events import Change
 from kizuna.store.inspection.backup import back_up
 from kizuna.store.inspection.cleaning import remove
@@ -209,7 +221,7 @@ async def test_an_operator_can_watch_and_clean_the_paths_of_units(
         async with connect(theirs) as k, k.store.events.watch(f"{root}/*/*/*") as changes:
             await k.store.call("SET", f"{root}/a/req/1", "hello", "PX", 60_000)
             assert isinstance(await changes.next(timeout_s=5), Change)
-            assert await remove(k.store, known.patterns(f"{root}/a")) == 1
+            assert await remove(k.store, known.wanted(f"{root}/a")) == 1
 
 
 async def test_an_operator_can_back_up_restore_and_clean_and_reaches_nothing_else(
@@ -219,11 +231,99 @@ async def test_an_operator_can_back_up_restore_and_clean_and_reaches_nothing_els
     with signed_in([server], settings, rules_for_operators(known)) as theirs:
         async with connect(theirs) as k:
             await k.store.call("SET", f"{root}:temp:a", 1, "EX", 60)
-            await back_up(k.store, tmp_path / "b", known.patterns())
-            assert await remove(k.store, known.patterns("temp")) == 1
+            await back_up(k.store, tmp_path / "b", known.wanted())
+            assert await remove(k.store, known.wanted("temp")) == 1
             assert (await Restore(k.store, tmp_path / "b").run()).restored == 1
             with pytest.raises(PermissionDenied):
                 await k.store.call("GET", "other:key")
+
+
+# -- matchmaking --------------------------------------------------------------------------------------------
+
+
+def pairs(waiting: Waiting) -> Iterator[Match]:
+    for pair in zip(waiting.tickets[::2], waiting.tickets[1::2], strict=False):
+        yield Match(pair)
+
+
+def a_backend(k: Kizuna) -> Backend:
+    backend = k.match.backend(lambda matches: [match.assigned("a:1") for match in matches])
+    backend.add(Profile("1v1", [Pool("everyone")]), pairs)
+    return backend
+
+
+async def match(k: Kizuna) -> None:
+    """Something of each part of matchmaking."""
+    mm = k.match
+    tickets = [await mm.create_ticket(tags=["a"]) for _ in range(5)]
+    waiting = [asyncio.create_task(mm.assignment(ticket.id, timeout_s=20)) for ticket in tickets[:4]]
+    await eventually(lambda: mm.watchers.number == 4)
+    await eventually(lambda: not mm.watchers.is_polling)
+    assert (await a_backend(k).tick()).assigned == 4
+    assert [(await one).connection for one in waiting] == ["a:1"] * 4
+    left = await mm.query_tickets(Pool("everyone"))
+    assert len(left) == 1
+    await mm.release_tickets([left[0].id])
+    await mm.deindex_ticket(left[0].id)
+    await mm.delete_ticket(left[0].id)
+    backfill = await mm.create_backfill(tags=["a"])
+    assert [one.id for one in await mm.query_backfills(Pool("everyone", tags=["a"]))] == [backfill.id]
+    await mm.acknowledge_backfill(backfill.id, Assignment("a:1"))
+    await mm.delete_backfill(backfill.id)
+
+
+MATCHES_IN_MANY_WAYS = {
+    "by scripts": MatchSettings(),
+    "under the lock": MatchSettings(guard="lock"),
+    "in shards": MatchSettings(shards=2),
+}
+
+
+@pytest.mark.parametrize("how", MATCHES_IN_MANY_WAYS)
+@pytest.mark.parametrize("prefix", ["", "mm1:", "mm1"])
+async def test_the_user_of_matchmaking_can_do_all_of_its_work_and_nothing_else(how: str, prefix: str) -> None:
+    with ServerProcess(config={"notify-keyspace-events": "AKE"}) as server:
+        settings = Settings(
+            store=StoreSettings(url=server.url), roots=RootsSettings(match=prefix), match=MATCHES_IN_MANY_WAYS[how]
+        )
+        with signed_in([server], settings, rules_for(Known(settings), ["match"])) as theirs:
+            async with connect(theirs) as k:
+                await match(k)
+                assert [what for what, ask in FORBIDDEN.items() if not await is_refused(ask(k))] == []
+                for key in ("session", "assign:homework", "other", "mm_sessions", "poppo:lock:a"):
+                    assert await is_refused(k.store.call("GET", key)), key
+
+
+async def test_an_operator_reaches_tickets_without_a_prefix_and_nobody_elses_keys(tmp_path: Path) -> None:
+    with ServerProcess(config={"notify-keyspace-events": "AKE"}) as server:
+        settings = Settings(store=StoreSettings(url=server.url))
+        known = Known(settings)
+        with signed_in([server], settings, rules_for_operators(known)) as theirs:
+            async with connect(theirs) as k:
+                ticket = await k.match.create_ticket()
+                server.call("SET", "session", "somebody else's")
+                assert (await back_up(k.store, tmp_path / "b", known.wanted())).keys == 2
+                assert await remove(k.store, known.wanted("*")) == 2
+                assert (await Restore(k.store, tmp_path / "b").run()).restored == 2
+                assert (await k.match.get_ticket(ticket.id)).id == ticket.id
+                assert await is_refused(k.store.call("GET", "session"))
+
+
+async def test_who_runs_a_backend_needs_coordination_besides(server: ServerProcess, settings: Settings) -> None:
+    with signed_in([server], settings, rules_for(Known(settings), ["match", "coordination"])) as theirs:
+        async with connect(theirs) as k, running(a_backend(k)):
+            first, second = await k.match.create_ticket(), await k.match.create_ticket()
+            assert (await k.match.assignment(first.id, timeout_s=20)).connection == "a:1"
+            assert (await k.match.assignment(second.id, timeout_s=20)).connection == "a:1"
+
+
+async def test_a_member_of_the_fleet_that_has_no_business_with_tickets_can_bury_the_dead(
+    server: ServerProcess, settings: Settings
+) -> None:
+    """Also one whose rules are older than matchmaking."""
+    with signed_in([server], settings, rules_for(Known(settings), ["coordination"])) as theirs:
+        async with connect(theirs) as k:
+            await give_back(k.store, "somebody who died")
 
 
 def test_the_line_names_keys_of_all_shards_and_no_password() -> None:

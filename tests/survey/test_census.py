@@ -114,7 +114,16 @@ def test_keys_are_counted_by_their_parts() -> None:
 def test_shards_are_counted_together() -> None:
     assert parts_of(b"{poppo:3}:queue:high") == ["{poppo:*}", "queue", "high"]
     assert parts_of(b"{tag}:x") == ["{tag}", "x"]
+    assert parts_of(b"{:3}allTickets") == ["{:*}", "allTickets"]
+    assert parts_of(b"{mm1::3}assign:a") == ["{mm1::*}", "assign", "a"]
     assert parts_of(b"{a:b}rest:x") == ["{a", "b}rest", "x"]
+
+
+def test_tickets_are_counted_together() -> None:
+    assert parts_of(b"dbsgf9hksdudin8907v0") == ["<id>"]
+    assert parts_of(b"assign:dbsgf9hksdudin8907vg") == ["assign", "<id>"]
+    assert parts_of(b"mm1.dbsgf9hksdudin8907v0") == ["mm1.<id>"]
+    assert parts_of(b"poppo:token:0123456789abcdef0123456789abcdef") == ["poppo", "token", "0123456789abcdef" * 2]
 
 
 def test_a_tree_stays_small_and_counts_every_key() -> None:

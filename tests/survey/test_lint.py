@@ -37,6 +37,11 @@ def problem(known: Known, key: bytes, kind: str, ttl_ms: int | None) -> Finding 
         (b"muf/unit_a", "string", 9_000, "undeclared"),
         (b"muf/Unit_A/req/42", "string", 9_000, "undeclared"),
         (b"mufti/unit_a/req/42", "string", None, "beside a root"),
+        (b"allTickets", "set", None, None),
+        (b"allTickets", "hash", None, "wrong type"),
+        (b"dbsgf9hksdudin8907v0", "string", 9_000, None),
+        (b"dbsgf9hksdudin8907v0", "string", None, "never ends"),
+        (b"rueidislock:0:fetchTicketsLock", "string", 5_000, None),
     ],
 )
 def test_what_is_not_as_declared_is_found(key: bytes, kind: str, ttl_ms: int | None, found: str | None) -> None:
@@ -53,6 +58,14 @@ def test_keys_outside_the_shards_in_use_are_told() -> None:
     ):
         finding = problem(known, key, "list", None)
         assert finding == Finding(key, "undeclared", told)
+
+
+def test_behind_a_prefix_of_its_own_there_is_nothing_else() -> None:
+    prefixed = Known(Settings(roots=RootsSettings(match="mm1:")))
+
+    assert problem(prefixed, b"mm1:assign:x", "string", 9_000) is None
+    finding = problem(prefixed, b"mm1:what:is:this", "string", 9_000)
+    assert finding == Finding(b"mm1:what:is:this", "undeclared", "no family has such a key")
 
 
 def test_a_root_that_is_shared_has_the_shards_of_the_component_that_is_in_shards() -> None:

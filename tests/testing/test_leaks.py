@@ -6,7 +6,7 @@ from kizuna import catalogue
 from kizuna.catalogue import Family
 from kizuna.store.keys import Key
 from kizuna.testing import ServerProcess
-from kizuna.testing.leaks import assert_keys_end_as_declared
+from kizuna.testing.leaks import assert_keys_end_as_declared, root_of
 
 FAMILIES = (
     Family("tests", "HOLDER", Key("holder:<lock>", "string", "expires", "who holds it"), "kizuna"),
@@ -65,3 +65,20 @@ def test_keys_of_others_are_left_alone(server: ServerProcess, root: str, scratch
     assert_keys_end_as_declared(server, root)
 
     assert server.call("EXISTS", f"{scratch}mine") == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "root"),
+    [
+        (b"t-0a1b2c3d:lock:a", "t-0a1b2c3d"),
+        (b"t-0a1b2c3d/unit_a/req/42", "t-0a1b2c3d"),
+        (b"{t-0a1b2c3d:3}:queue:a", "t-0a1b2c3d"),
+        (b"t-0a1b2c3d.allTickets", "t-0a1b2c3d"),
+        (b"{t-0a1b2c3d.:0}assign:x", "t-0a1b2c3d"),
+        (b"rueidislock:1:t-0a1b2c3d.fetchTicketsLock", "t-0a1b2c3d"),
+        (b"rueidislock:1:{t-0a1b2c3d.:0}fetchTicketsLock", "t-0a1b2c3d"),
+        (b"poppo.v2:lock:a", "poppo.v2"),
+    ],
+)
+def test_every_key_that_a_test_leaves_is_traced_to_its_root(key: bytes, root: str) -> None:
+    assert root_of(key) == root

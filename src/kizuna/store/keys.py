@@ -67,7 +67,7 @@ class Key:
     `apart_from` the other, and leaves those keys to it.
 
     `joined_by` stands between root and pattern and between the parts. With "" the root is a plain prefix,
-    possibly empty, and ":" separates the parts.
+    possibly empty, and ":" separates the parts. `before_root` is for names that others gave: text before the root.
     """
 
     pattern: str
@@ -76,6 +76,7 @@ class Key:
     meaning: str
     joined_by: JoinedBy = field(default=":", kw_only=True)
     apart_from: tuple[Key, ...] = field(default=(), kw_only=True)
+    before_root: str = field(default="", kw_only=True)
 
     parts: tuple[Part, ...] = field(init=False, repr=False, compare=False)
     _text_before: str = field(init=False, repr=False, compare=False)
@@ -108,7 +109,7 @@ class Key:
     def build(self, root: str, /, **names: str) -> str:
         """The key of these names. IllegalName if one of them could leave its place in the key; TypeError if one is
         missing, unknown, or no text."""
-        key = _stem(root, self.joined_by) + self._text_before
+        key = self._stem(root) + self._text_before
         try:
             for hole, _, fits, text_after in self._holes:
                 name = names[hole]
@@ -139,7 +140,7 @@ class Key:
                 key = key.decode()
             except UnicodeDecodeError:
                 return None
-        stem = _stem(root, self.joined_by)
+        stem = self._stem(root)
         if not key.startswith(stem):
             return None
         found = self._regex.fullmatch(key, len(stem))
@@ -153,13 +154,17 @@ class Key:
         It may match keys of other families as well, since `*` takes any text: `parse` tells them apart.
         """
         self._refuse_unknown(fixed)
-        glob = _stem(root, self.joined_by) + self._text_before
+        glob = self._stem(root) + self._text_before
         for hole, _, fits, text_after in self._holes:
             name = fixed.get(hole)
             if name is not None and not fits(name):
                 raise self._refusal(hole, name)
             glob += ("*" if name is None else name) + text_after
         return glob
+
+    def _stem(self, root: str) -> str:
+        """What every key of the family begins with."""
+        return self.before_root + _stem(root, self.joined_by)
 
     def _owner_apart(self, root: str, key: str) -> Key | None:
         return next((other for other in self.apart_from if other.parse(root, key) is not None), None)

@@ -293,8 +293,13 @@ def _prelude(signature: Signature) -> str:
 def _bind_families(families: Mapping[str, Key], body: str) -> str:
     """Those that the body mentions: each costs a moment at every run."""
     used = frozenset(re.findall(r"\w+", body))
-    named = ((_name_in_lua(name, key), key.beginning) for name, key in families.items())
-    return "".join(f"local {name}=root..'{beginning}' " for name, beginning in named if name in used)
+    named = ((_name_in_lua(name, key), key) for name, key in families.items())
+    return "".join(f"local {name}={_beginning_in_lua(key)} " for name, key in named if name in used)
+
+
+def _beginning_in_lua(key: Key) -> str:
+    before = f"'{key.before_root}'.." if key.before_root else ""
+    return f"{before}root..'{key.beginning}'"
 
 
 def _name_in_lua(name: str, key: Key) -> str:

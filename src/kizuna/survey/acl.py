@@ -30,6 +30,8 @@ TO_OPERATE = ("+dbsize", "+memory|usage", "+latency|latest", "+slowlog|get", "+c
 # hear patterns with their own name in them, which only rules for a unit can name; with those for the component they
 # hear what all listen to, and look for the rest every now and then.
 _WATCHED = frozenset({"CANARY", "CONFIG", "FLAG", "REQUEST", "RESPONSE", "ERROR", "KEEP"})
+# The same of those with bare prefixes, watched in each shard by itself.
+_WATCHED_BEHIND_PREFIXES = frozenset({"ALL_TICKETS", "ASSIGNMENT"})
 
 
 def rules_for(known: Known, components: Iterable[str], *, database: int = 0) -> list[str]:
@@ -51,7 +53,8 @@ def rules_for(known: Known, components: Iterable[str], *, database: int = 0) -> 
 
 def rules_for_operators(known: Known, *, database: int = 0) -> list[str]:
     """The rules for people who list, back up, restore and clean everything below the roots, and watch it change."""
-    below = [f"{stem}*" for name in known.names for stem in known.stems_of(name)]
+    below = known.everything()
+    channels = [glob for family in all_families() if family.key.type == "channel" for glob in _channels(known, family)]
     heard = _heard([*below, *_watched(known, all_families())], database)
     return [
         *ON_DATA,
@@ -59,7 +62,7 @@ def rules_for_operators(known: Known, *, database: int = 0) -> list[str]:
         *TO_WORK,
         *TO_OPERATE,
         *(f"~{glob}" for glob in below),
-        *(f"&{glob}" for glob in [*below, *_listened_to(known, {"memory"})]),
+        *(f"&{glob}" for glob in _reduced([*below, *channels, *_listened_to(known, {"memory"})])),
         *heard,
     ]
 
@@ -76,13 +79,16 @@ def components() -> tuple[str, ...]:
 
 
 def _glob(known: Known, family: Family) -> str:
-    return glob_of(family.key, known.roots[family.component])
+    bare = known.bare.get(family.component)
+    return bare.glob(family) if bare else glob_of(family.key, known.roots[family.component])
 
 
 def _watched(known: Known, families: Sequence[Family]) -> Iterator[str]:
     for family in families:
         if family.name in _WATCHED:
             yield _glob(known, family)
+        elif family.name in _WATCHED_BEHIND_PREFIXES:
+            yield from map(family.key.glob, known.roots[family.component].all)
     if any(family.component == "units" for family in families):
         yield f"{known.roots['units'].root}/*/*/*"
 

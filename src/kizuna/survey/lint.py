@@ -39,7 +39,9 @@ def _undeclared(known: Known, key: bytes) -> Finding:
     if not known.is_below(key):
         return Finding(key, "beside a root", "it begins like a root, and is not below it")
     text = key.decode(errors="backslashreplace")
-    root = next(name for name in known.names if text.startswith((f"{name}:", f"{name}/", f"{{{name}")))
+    root = known.joined_root_of(text)
+    if root is None:
+        return Finding(key, "undeclared", "no family has such a key")
     shards = known.shards_of(root)
     if shards > 1 and text.startswith(f"{root}:"):
         return Finding(key, "undeclared", f"it is not in one of the {shards} shards of {root}")

@@ -18,8 +18,10 @@ _MOST_BRANCHES = 100
 """Below one branch: further names are counted together."""
 _MOST_IN_ALL = 20_000
 _SEPARATOR = re.compile("[:/]")
-_TAG = re.compile(r"(\{[^}]+\})[:/]")
-_SHARD = re.compile(r"\{(.+):\d+\}")
+_TAG = re.compile(r"(\{[^}]+\})[:/]|(\{[^}]*:\d+\})")
+_SHARD = re.compile(r"\{(.*):\d+\}")
+# Tickets and backfills have no name but their id, and would all be branches of their own.
+_ID = re.compile(r"(?<![0-9a-z])[0-9a-v]{19}[0g]\Z")
 
 
 @dataclass
@@ -84,13 +86,14 @@ class Tree:
 
 
 def parts_of(key: bytes) -> Sequence[str]:
-    """The parts of a name; the number of a shard is left out of its root."""
-    text = shown(key)
+    """The parts of a name; the number of a shard is left out of its root, and ids of tickets are all one."""
+    text = _ID.sub("<id>", shown(key))
     tag = _TAG.match(text)
     if tag is None:
         return _SEPARATOR.split(text)
-    shard = _SHARD.fullmatch(tag[1])
-    return [f"{{{shard[1]}:*}}" if shard else tag[1], *_SEPARATOR.split(text[tag.end() :])]
+    root = tag[1] or tag[2]
+    shard = _SHARD.fullmatch(root)
+    return [f"{{{shard[1]}:*}}" if shard else root, *_SEPARATOR.split(text[tag.end() :])]
 
 
 def _lines(branch: Branch, depth: int, most: int) -> Iterator[Line]:

@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from kizuna.settings import RootsSettings, Settings, StoreSettings
 from kizuna.testing.clusters import ClusterSetup
-from kizuna.testing.leaks import assert_keys_end_as_declared, scan
+from kizuna.testing.leaks import BEHIND_MATCH, assert_keys_end_as_declared, scan
 from kizuna.testing.proxy import ChaosProxy
 from kizuna.testing.sentinels import SentinelSetup
 from kizuna.testing.servers import ServerProcess
@@ -85,7 +85,7 @@ def root() -> str:
 @pytest.fixture
 def settings(server_url: str, root: str) -> Settings:
     """Settings that lead to `server` and `root`."""
-    roots = RootsSettings(system=root, coordination=root, units=root, memory=root)
+    roots = RootsSettings(system=root, coordination=root, units=root, memory=root, match=f"{root}{BEHIND_MATCH}")
     return Settings(store=StoreSettings(url=server_url), roots=roots)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from kizuna.catalogue import Family, family_of
@@ -12,6 +13,12 @@ if TYPE_CHECKING:
     from kizuna.testing.resp import Conversation
     from kizuna.testing.servers import ServerProcess
 
+BEHIND_MATCH = "."
+"""What stands behind a test's root in the keys of matchmaking, which puts nothing there by itself."""
+
+# Of a shard, {root:3}:…, the root as well: the check looks below both. Matchmaking's has something behind it, and its
+# lock something before it.
+_ROOT = re.compile(rb"(?:rueidislock:\d:)?\{?(t-[0-9a-f]{8}(?=\.)|[^:/]*)")
 _NO_TTL = -1
 _GONE = -2
 
@@ -26,9 +33,15 @@ def assert_keys_end_as_declared(server: ServerProcess, root: str) -> None:
     assert not wrong, "; ".join(wrong)
 
 
-def globs_below(root: str) -> tuple[str, str]:
-    """Where the keys of a root are, and of its shards, which are hash tags."""
-    return f"{root}*", f"{{{root}*"
+def root_of(key: bytes) -> str:
+    """The root of a test that has left this key."""
+    found = _ROOT.match(key)
+    return found[1].decode() if found else ""
+
+
+def globs_below(root: str) -> tuple[str, ...]:
+    """Where the keys of a root are, and of its shards, which are hash tags; and the locks of matchmaking."""
+    return f"{root}*", f"{{{root}*", f"rueidislock:?:{root}*", f"rueidislock:?:{{{root}*"
 
 
 def scan(conversation: Conversation, glob: str) -> Iterator[bytes]:
@@ -45,15 +58,17 @@ def _complaint(conversation: Conversation, key: bytes, root: str) -> str:
     ttl_ms = int(conversation.call("PTTL", key))
     if ttl_ms == _GONE or kind == "none":  # expired since SCAN saw it
         return ""
-    family = family_of(key, roots=[root, *_shard_of(key)])
+    family = family_of(key, roots=[root, root + BEHIND_MATCH, *_shard_of(key)])
     name = key.decode(errors="backslashreplace")
     return f"{name} is in no keys.py" if family is None else _difference(name, family, kind, ttl_ms)
 
 
 def _shard_of(key: bytes) -> list[str]:
     """The root of a key in a shard: {root:3} of {root:3}:queue:high."""
-    tag, closed, _ = key.partition(b"}")
-    return [(tag + closed).decode(errors="backslashreplace")] if closed and key.startswith(b"{") else []
+    before, opened, rest = key.partition(b"{")
+    tag, closed, _ = rest.partition(b"}")
+    is_first = not before or before.startswith(b"rueidislock:")
+    return [f"{{{tag.decode(errors='backslashreplace')}}}"] if opened and closed and is_first else []
 
 
 def _difference(name: str, family: Family, kind: str, ttl_ms: int) -> str:

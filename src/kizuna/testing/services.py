@@ -146,4 +146,7 @@ def _children() -> list[str]:
 
 
 def _children_of(task: Path) -> list[str]:
-    return (task / "children").read_text().split()
+    try:
+        return (task / "children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):  # a thread that has ended since the folder was listed
+        return []

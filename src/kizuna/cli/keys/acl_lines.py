@@ -19,6 +19,11 @@ ABOUT_UNITS = (
     "units work, and look for their messages instead of hearing of them. `kizuna units acl NAME` lets one hear."
 )
 
+ABOUT_MATCH = (
+    "With this line tickets can be created, watched and assigned. Who runs a backend is a member of the fleet, and "
+    "needs `kizuna keys acl match coordination`."
+)
+
 
 @click.command()
 @click.argument("components", metavar="[COMPONENT]...", nargs=-1)
@@ -58,8 +63,14 @@ def acl(
         if operator
         else rules.rules_for(known, wanted, database=database)
     )
-    note = ABOUT_UNITS if "units" in wanted and not operator else ""
+    note = "" if operator else note_about(wanted)
     show_user(user, granted, password_file, note, for_file=for_file, as_json=as_json)
+
+
+def note_about(components: tuple[str, ...]) -> str:
+    if "units" in components:
+        return ABOUT_UNITS
+    return ABOUT_MATCH if "match" in components and "coordination" not in components else ""
 
 
 def refuse_unknown(components: tuple[str, ...], known: tuple[str, ...]) -> None:

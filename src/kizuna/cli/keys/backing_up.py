@@ -12,9 +12,9 @@ from kizuna.cli.keys.opening import (
     counted,
     nothing_matches,
     opened,
-    patterns_of,
     progress_bar,
     quiet_option,
+    wanted_of,
     warn_of_moved_slots,
 )
 from kizuna.cli.output import json_option, say, show
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kizuna.settings import Settings
     from kizuna.store.inspection.backup_file import Footer
     from kizuna.store.inspection.restore import Restored
+    from kizuna.store.scanning import Wanted
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -58,7 +59,7 @@ def backup(
 
     settings = invocation.settings
     known = Known(settings)
-    wanted = patterns_of(known, patterns, anywhere=anywhere)
+    wanted = wanted_of(known, patterns, anywhere=anywhere)
     footer = run(save(settings, file, wanted, list(known.names), force, quiet))
     size_bytes = file.stat().st_size
     if as_json:
@@ -72,7 +73,7 @@ def backup(
     warn_of_moved_slots(footer.moved_slots)
 
 
-async def save(settings: Settings, file: Path, wanted: list[str], roots: list[str], force: bool, quiet: bool) -> Footer:
+async def save(settings: Settings, file: Path, wanted: Wanted, roots: list[str], force: bool, quiet: bool) -> Footer:
     from kizuna.store.inspection.backup import back_up
 
     async with opened(settings) as store:

@@ -12,9 +12,9 @@ from kizuna.cli.keys.opening import (
     counted,
     nothing_matches,
     opened,
-    patterns_of,
     progress_bar,
     quiet_option,
+    wanted_of,
 )
 from kizuna.cli.output import json_option, say, show
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kizuna.cli import Invocation
     from kizuna.settings import Settings
+    from kizuna.store.scanning import Wanted
     from kizuna.survey.known import Known
 
 
@@ -57,7 +58,7 @@ def clean(
 
     settings = invocation.settings
     known = Known(settings)
-    wanted = patterns_of(known, patterns, anywhere=anywhere)
+    wanted = wanted_of(known, patterns, anywhere=anywhere)
     found = run(count(settings, wanted, known, quiet))
     total = found.total()
     if not as_json:
@@ -82,7 +83,7 @@ def somebody_is_there() -> bool:
     return sys.stdin.isatty()
 
 
-async def count(settings: Settings, wanted: list[str], known: Known, quiet: bool) -> Counter[str]:
+async def count(settings: Settings, wanted: Wanted, known: Known, quiet: bool) -> Counter[str]:
     from collections import Counter
 
     from kizuna.store.scanning import Scan
@@ -100,7 +101,7 @@ async def count(settings: Settings, wanted: list[str], known: Known, quiet: bool
     return found_keys
 
 
-async def remove(settings: Settings, wanted: list[str], quiet: bool) -> int:
+async def remove(settings: Settings, wanted: Wanted, quiet: bool) -> int:
     from kizuna.store.inspection import cleaning
 
     async with opened(settings) as store:

@@ -11,9 +11,9 @@ from kizuna.cli.keys.opening import (
     counted,
     nothing_matches,
     opened,
-    patterns_of,
     progress_bar,
     quiet_option,
+    wanted_of,
     warn_of_moved_slots,
 )
 from kizuna.cli.output import json_option, put, say, show
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kizuna.cli import Invocation
     from kizuna.settings import Settings
+    from kizuna.store.scanning import Wanted
     from kizuna.survey.tree import Branch, Tree
 
 BESIDE_EACH_OTHER = 20
@@ -54,7 +55,7 @@ def tree(
 
     settings = invocation.settings
     known = Known(settings)
-    grown = run(grow(settings, patterns_of(known, patterns, anywhere=anywhere), depth, quiet))
+    grown = run(grow(settings, wanted_of(known, patterns, anywhere=anywhere), depth, quiet))
     if as_json:
         show(branches(grown), as_json=True)
     else:
@@ -62,7 +63,7 @@ def tree(
         say(f"{counted(grown.top.keys)}." if grown.top.keys else nothing_matches(known, patterns, anywhere=anywhere))
 
 
-async def grow(settings: Settings, wanted: list[str], depth: int, quiet: bool) -> Tree:
+async def grow(settings: Settings, wanted: Wanted, depth: int, quiet: bool) -> Tree:
     from kizuna.store.inspection.looking import look_at_all
     from kizuna.store.scanning import Scan
     from kizuna.survey.tree import Tree

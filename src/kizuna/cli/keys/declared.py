@@ -111,7 +111,7 @@ async def examine(settings: Settings, known: Known, patterns: tuple[str, ...], t
     from kizuna.store.scanning import Scan
 
     async with opened(settings) as store:
-        scan = Scan(store, known.patterns(*patterns) if patterns else known.lookalikes())
+        scan = Scan(store, known.wanted(*patterns) if patterns else known.lookalikes())
         await scan.begin()
         with progress_bar("looking", quiet=quiet) as progress:
             async for facts in look_at_all(store, scan, measure=False):

@@ -12,7 +12,7 @@ from kizuna.cli.keys.opening import (
     ends_in,
     nothing_matches,
     opened,
-    patterns_of,
+    wanted_of,
     warn_of_moved_slots,
 )
 from kizuna.cli.output import json_option, put, say, show
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kizuna.settings import Settings
     from kizuna.store.inspection.looking import Facts
     from kizuna.store.inspection.names import Names
+    from kizuna.store.scanning import Wanted
 
 PAGE = 100
 
@@ -50,7 +51,7 @@ def ls(
 
     settings = invocation.settings
     known = Known(settings)
-    wanted = patterns_of(known, patterns, anywhere=anywhere)
+    wanted = wanted_of(known, patterns, anywhere=anywhere)
     if limit == 0 or (as_json and limit is None and not after):
         run(stream(settings, wanted, as_json))
     else:
@@ -59,7 +60,7 @@ def ls(
             say_how_many(found, nothing_matches(known, patterns, anywhere=anywhere), after)
 
 
-async def stream(settings: Settings, wanted: list[str], as_json: bool) -> None:
+async def stream(settings: Settings, wanted: Wanted, as_json: bool) -> None:
     from kizuna.store.inspection.looking import look_at_all
     from kizuna.store.scanning import Scan
 
@@ -72,7 +73,7 @@ async def stream(settings: Settings, wanted: list[str], as_json: bool) -> None:
     warn_of_moved_slots(scan.moved_slots)
 
 
-async def page(settings: Settings, wanted: list[str], limit: int, after: str, as_json: bool) -> Names:
+async def page(settings: Settings, wanted: Wanted, limit: int, after: str, as_json: bool) -> Names:
     from kizuna.store.inspection.looking import look_at
     from kizuna.store.inspection.names import first_names
 

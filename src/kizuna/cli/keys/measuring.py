@@ -11,9 +11,9 @@ from kizuna.cli.keys.opening import (
     counted,
     nothing_matches,
     opened,
-    patterns_of,
     progress_bar,
     quiet_option,
+    wanted_of,
     warn_of_moved_slots,
 )
 from kizuna.cli.output import json_option, put, say, show
@@ -21,6 +21,7 @@ from kizuna.cli.output import json_option, put, say, show
 if TYPE_CHECKING:
     from kizuna.cli import Invocation
     from kizuna.settings import Settings
+    from kizuna.store.scanning import Wanted
     from kizuna.survey.census import Census, Tally
 
 
@@ -58,7 +59,7 @@ def stat(
     settings = invocation.settings
     known = Known(settings)
     census = Census(known, biggest)
-    run(count(settings, patterns_of(known, patterns, anywhere=anywhere), census, sample, quiet))
+    run(count(settings, wanted_of(known, patterns, anywhere=anywhere), census, sample, quiet))
     if as_json:
         show(census_as_data(census), as_json=True)
     elif census.total.keys:
@@ -67,7 +68,7 @@ def stat(
         say(nothing_matches(known, patterns, anywhere=anywhere))
 
 
-async def count(settings: Settings, wanted: list[str], census: Census, sample: int, quiet: bool) -> None:
+async def count(settings: Settings, wanted: Wanted, census: Census, sample: int, quiet: bool) -> None:
     from kizuna.store.inspection.looking import look_at
     from kizuna.store.scanning import Scan
     from kizuna.survey.census import is_sampled

@@ -14,6 +14,7 @@ from kizuna.cli.output import say
 if TYPE_CHECKING:
     from kizuna.settings import Settings
     from kizuna.store.client import Store
+    from kizuna.store.scanning import Wanted
     from kizuna.survey.known import Known
 
 anywhere_option = click.option(
@@ -38,8 +39,10 @@ async def opened(settings: Settings, *, may_start: bool = False) -> AsyncIterato
         await store.aclose()
 
 
-def patterns_of(known: Known, given: tuple[str, ...], *, anywhere: bool) -> list[str]:
-    return list(given or ("*",)) if anywhere else known.patterns(*given)
+def wanted_of(known: Known, given: tuple[str, ...], *, anywhere: bool) -> Wanted:
+    from kizuna.store.scanning import Wanted
+
+    return Wanted(given or ("*",)) if anywhere else known.wanted(*given)
 
 
 def warn_of_moved_slots(count: int) -> None:

@@ -11,7 +11,7 @@ from kizuna.sections import redact_url
 from kizuna.store.inspection.backup_file import Footer, new_header
 from kizuna.store.inspection.backup_writer import BackupWriter
 from kizuna.store.inspection.values import MOST_BYTES, ValueReader
-from kizuna.store.scanning import Scan
+from kizuna.store.scanning import Scan, Wanted
 
 if TYPE_CHECKING:
     from kizuna.store.client import Store
@@ -23,24 +23,24 @@ Progress = Callable[[int, int], object]
 async def back_up(
     store: Store,
     path: Path,
-    patterns: Sequence[str],
+    wanted: Wanted | Sequence[str],
     *,
     roots: Sequence[str] = (),
     overwrite: bool = False,
     progress: Progress = lambda done, total: None,
     most_bytes: int = MOST_BYTES,
 ) -> Footer:
-    """Write the keys that the patterns match to the file, which appears when it is whole and on the disk.
+    """Write the keys that are wanted to the file, which appears when it is whole and on the disk.
 
     Programs go on meanwhile: keys are read one after the other, each in one piece unless it is large (see values.py).
     BackupNotWritten if the disk does not take it, any StoreError if the server does not answer; then there is no file.
     """
-    scan = Scan(store, patterns)
+    scan = Scan(store, wanted)
     await scan.begin()
     header = new_header(
         created_ms=int(await store.time_s() * 1000),
         roots=list(roots),
-        patterns=list(patterns),
+        patterns=list(scan.wanted.patterns),
         server=redact_url(store.settings.store.url),
     )
     writer = await asyncio.to_thread(BackupWriter, path, header, overwrite=overwrite)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kizuna.store.inspection.looking import together
-from kizuna.store.scanning import Scan
+from kizuna.store.scanning import Scan, Wanted
 from kizuna.store.scanning.pacing import ROWS
 
 if TYPE_CHECKING:
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 async def remove(
-    store: Store, patterns: Sequence[str], *, progress: Callable[[int, int], object] = lambda done, total: None
+    store: Store, wanted: Wanted | Sequence[str], *, progress: Callable[[int, int], object] = lambda done, total: None
 ) -> int:
-    """Remove every key that one of the patterns matches, and say how many there were. Harmless when repeated: what an
+    """Remove every key that is wanted, and say how many there were. Harmless when repeated: what an
     interruption left is removed the next time."""
-    scan, removed = Scan(store, patterns), 0
+    scan, removed = Scan(store, wanted), 0
     await scan.begin()
     async for keys in scan:
         for group in together(store, keys, ROWS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kizuna.store.scanning import Scan
+from kizuna.store.scanning import Scan, Wanted
 
 if TYPE_CHECKING:
     from kizuna.store.client import Store
@@ -19,9 +19,9 @@ class Names(NamedTuple):
     moved_slots: int
 
 
-async def first_names(store: Store, patterns: Sequence[str], limit: int, *, after: bytes = b"") -> Names:
-    """The `limit` first of the keys that match and stand behind `after`. Takes the memory of two pages."""
-    scan, kept, total = Scan(store, patterns), set[bytes](), 0
+async def first_names(store: Store, wanted: Wanted | Sequence[str], limit: int, *, after: bytes = b"") -> Names:
+    """The `limit` first of the keys that are wanted and stand behind `after`. Takes the memory of two pages."""
+    scan, kept, total = Scan(store, wanted), set[bytes](), 0
     async for keys in scan:
         behind = [key for key in keys if key > after]
         total += len(behind)

@@ -30,7 +30,10 @@ async def batches_of_names(store: Store, roots: Roots, family: Key) -> AsyncIter
 
 def glob_of(family: Key, roots: Roots) -> str:
     """One glob for the keys of a family below all roots. It may match others besides: `names_in` tells."""
-    return family.glob(roots.root) if roots.shards == 1 else f"{{{roots.root}:*}}{family.glob('r')[1:]}"
+    if roots.shards == 1:
+        return family.glob(roots.root)
+    behind = family.glob("r").removeprefix(f"{family.before_root}r")
+    return f"{family.before_root}{{{roots.root}:*}}{behind}"
 
 
 def names_in(family: Key, roots: Roots, key: str | bytes) -> dict[str, str] | None:
@@ -38,5 +41,6 @@ def names_in(family: Key, roots: Roots, key: str | bytes) -> dict[str, str] | No
     if roots.shards == 1:
         return family.parse(roots.root, key)
     text = key.decode(errors="replace") if isinstance(key, bytes) else key
-    root = text[: text.find("}") + 1]
+    root = text.removeprefix(family.before_root)
+    root = root[: root.find("}") + 1]
     return family.parse(root, text) if root in roots.all else None

@@ -9,11 +9,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 _SPECIAL = re.compile(rb"[*?\[\\]")
 _PARTS = re.compile(rb"\\(?P<quoted>.)|\[(?P<class>\^?(?:\\.|[^\]\\])*)(?:\]|\Z)|(?P<other>.)", re.DOTALL)
 _RANGES = re.compile(rb"\\(.)|(.)-(.)|(.)", re.DOTALL)
 _EVERYTHING = b"(?!)"
+
+
+class Wanted(NamedTuple):
+    """The keys that one of the patterns matches, and also one of those in `within`."""
+
+    patterns: Sequence[str]
+    within: Sequence[str] = ("*",)
+
+    def matcher(self) -> Callable[[bytes], object]:
+        matches, is_within = matcher(self.patterns), matcher(self.within)
+        return lambda key: matches(key) and is_within(key)
 
 
 def matcher(patterns: Iterable[str | bytes]) -> Callable[[bytes], object]:

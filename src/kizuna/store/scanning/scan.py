@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kizuna.errors import Unreachable
-from kizuna.store.scanning.globs import covering, matcher
+from kizuna.store.scanning.globs import Wanted, covering
 from kizuna.store.scanning.pacing import Pace
 
 if TYPE_CHECKING:
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 class Scan:
-    """The keys that one of the patterns matches, of whatever type or of one. Goes through them once."""
+    """The keys that are wanted, by patterns of which one has to match, of whatever type or of one. Goes through them
+    once."""
 
-    def __init__(self, store: Store, patterns: Sequence[str | bytes], *, type: KeyType = "any") -> None:  # noqa: A002 - what the server calls it
+    def __init__(self, store: Store, wanted: Wanted | Sequence[str], *, type: KeyType = "any") -> None:  # noqa: A002 - what the server calls it
         self.total = 0
         """How many keys there are on all primaries, of whatever name; known after `begin`."""
         self.passed = 0
@@ -31,7 +32,8 @@ class Scan:
         self.moved_slots = 0
         """Of a cluster, when the scan is over: how many slots went to another primary meanwhile."""
         self._store = store
-        self._glob, self._matches = covering(patterns), matcher(patterns)
+        self.wanted = wanted if isinstance(wanted, Wanted) else Wanted(wanted)
+        self._glob, self._matches = covering(self.wanted.patterns), self.wanted.matcher()
         self._of_type = () if type == "any" else ("TYPE", type)
         self.pace = Pace()
         """Also for what is asked about the keys that are found."""
