@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 PEERS  := $(patsubst benchmarks/peer_locks/%.txt,$(VENV)/peers/%,$(wildcard benchmarks/peer_locks/*.txt))
 PINNED := --universal --python-version 3.11 --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-.PHONY: up test check format bench docs lock clean
+.PHONY: up test check format bench docs protos lock clean
 
 up: $(READY)                 ## set up, then run kizuna on the embedded Valkey until Ctrl-C
 	@$(BIN)/kizuna up
@@ -30,6 +30,9 @@ bench: $(READY) $(PEERS)     ## measure against peers on the same server, in one
 
 docs: $(READY)               ## write the generated documents anew
 	$(BIN)/python tools/generate_docs.py
+
+protos: $(READY)             ## write the code of proto/ anew
+	$(BIN)/python tools/generate_protos.py
 
 lock: $(READY)               ## resolve the dependencies anew and pin them with hashes
 	$(BIN)/python -m pip install --quiet uv
