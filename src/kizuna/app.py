@@ -16,6 +16,7 @@ from kizuna.codecs import JSON, RAW, Codec
 from kizuna.coordination.background import Background
 from kizuna.coordination.queue_names import DEFAULT_GROUP
 from kizuna.coordination.roots import roots_of
+from kizuna.errors import NotInstalled
 from kizuna.settings import Settings, load_settings
 from kizuna.store.client import Store
 from kizuna.store.health.info import check_server
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kizuna.coordination.processes import Processes
     from kizuna.coordination.queues import Queue, Queues
     from kizuna.coordination.stats import Stats
+    from kizuna.match.matchmaking import Matchmaking
     from kizuna.memory.memory import Memory
     from kizuna.units.unit import Unit
     from kizuna.units.units import Units
@@ -76,7 +78,13 @@ class Kizuna:
         processes = Processes(self.store, self.background, self.process)
         for part in (self.locks, self.issues, self.queues):
             processes.on_death(part.give_back)
+        processes.on_death(self._give_back_tickets)
         return processes
+
+    async def _give_back_tickets(self, process: str) -> None:
+        from kizuna.match.giving_back import give_back
+
+        await give_back(self.store, process)
 
     @cached_property
     def issues(self) -> Issues:
@@ -169,6 +177,16 @@ class Kizuna:
 
         return Memory(self.store, self.background)
 
+    @cached_property
+    def match(self) -> Matchmaking:
+        """Tickets of players, and who makes matches of them. NotInstalled without the extra `match`."""
+        try:
+            from kizuna.match.matchmaking import Matchmaking
+        except ModuleNotFoundError as error:
+            raise NotInstalled("google.protobuf", "match") from error
+
+        return Matchmaking(self.store, self.process, lambda: self.processes.join(kind="matchmaker"))
+
     async def redis(self) -> Redis | RedisCluster:
         """A redis-py client for the same server, with its own pool, and without redis-py's repeating of writes."""
         # redis-py takes a fifth of a second to import, and most never need it.
@@ -189,6 +207,8 @@ class Kizuna:
                 await self.units.aclose()
             if "memory" in vars(self):
                 await self.memory.aclose()
+            if "match" in vars(self):
+                await self.match.aclose()
             if "queues" in vars(self):
                 await self.queues.aclose()
             await self.background.aclose()
