@@ -47,6 +47,19 @@ def test_a_sensor_a_forecaster_and_a_display_know_each_other_by_name(tmp_path: P
     ]
 
 
+def test_players_of_about_the_same_skill_meet(tmp_path: Path, server_folder: Path) -> None:
+    ended = run("duel.py", tmp_path)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == [
+        "Ana plays at masters.example.com:7777",
+        "Ben plays at beginners.example.com:7777",
+        "Chi plays at masters.example.com:7777",
+        "Dan plays at beginners.example.com:7777",
+        "Eve gave up",
+    ]
+
+
 def test_a_planner_and_a_researcher_share_a_scratch_pad(tmp_path: Path, server_folder: Path) -> None:
     ended = run("notebook.py", tmp_path)
 
