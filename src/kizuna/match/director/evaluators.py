@@ -1,0 +1,64 @@
+"""Who decides which of the proposed matches stand: a Python function, or a service of Open Match's kind."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import grpc.aio
+
+from kizuna.errors import EvaluatorFailed
+from kizuna.match.openmatch import evaluator_pb2, evaluator_pb2_grpc
+
+if TYPE_CHECKING:
+    from kizuna.match.director.channels import Channels
+    from kizuna.match.director.proposals import Proposal
+    from kizuna.match.matches import Evaluator
+
+
+class Judge(Protocol):
+    name: str
+
+    async def ids_of(self, proposals: Sequence[Proposal]) -> list[str]:
+        """The ids of the matches that stand. EvaluatorFailed if it cannot be said."""
+
+
+class LocalJudge:
+    """A function of this process. A proposal whose score cannot be read does not stand, and is not shown to it."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self.name = getattr(evaluator, "__name__", type(evaluator).__name__)
+
+    async def ids_of(self, proposals: Sequence[Proposal]) -> list[str]:
+        matches = [proposal.match for proposal in proposals if proposal.has_readable_score]
+        try:
+            found = self._evaluator(matches)
+            return list(await found if inspect.isawaitable(found) else found)
+        except Exception as error:
+            raise EvaluatorFailed(self.name, f"{type(error).__name__}: {error}") from error
+
+
+class RemoteJudge:
+    """An Evaluator service; it sees all proposals as they were sent, and decides what a score is."""
+
+    def __init__(self, channels: Channels, address: str) -> None:
+        self._channels = channels
+        self.name = address
+
+    async def ids_of(self, proposals: Sequence[Proposal]) -> list[str]:
+        with self._channels.to(self.name) as channel:
+            stub = evaluator_pb2_grpc.EvaluatorStub(channel)  # type: ignore[no-untyped-call]
+            call = stub.Evaluate(_requests(proposals))
+            try:
+                return [response.match_id async for response in call]
+            except grpc.aio.AioRpcError as error:
+                raise EvaluatorFailed(self.name, f"{error.code().name}: {error.details()}") from error
+            finally:
+                call.cancel()
+
+
+async def _requests(proposals: Sequence[Proposal]) -> AsyncGenerator[evaluator_pb2.EvaluateRequest, None]:
+    for proposal in proposals:
+        yield evaluator_pb2.EvaluateRequest(match=proposal.message)

@@ -1,0 +1,84 @@
+"""MatchFunction: a match function of ours, for a director of Open Match's kind elsewhere."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from grpc import StatusCode
+
+from kizuna.errors import FunctionFailed, WrongValue
+from kizuna.match.matches import Match, Waiting
+from kizuna.match.openmatch import matchfunction_pb2
+from kizuna.match.pools import Pool, Profile
+from kizuna.match.serving.rpcs import Rpc
+from kizuna.match.serving.statuses import BadCall
+from kizuna.match.tickets import Searchable
+
+if TYPE_CHECKING:
+    from kizuna.match.matches import MatchFunction
+    from kizuna.match.matchmaking import Matchmaking
+
+SERVICE = "openmatch.MatchFunction"
+
+_EVERYONE = Pool("everyone")
+
+T = TypeVar("T", bound=Searchable)
+
+
+class FunctionCalls:
+    """Shows the function the tickets and backfills that wait, and proposes what it makes of them; takes nothing.
+
+    `now_s` is the server's time, as `k.store.time_s` tells it.
+    """
+
+    def __init__(
+        self, mm: Matchmaking, function: MatchFunction, now_s: Callable[[], Awaitable[float]], *, name: str = ""
+    ) -> None:
+        self._mm = mm
+        self._function = function
+        self._now_s = now_s
+        self._name = name or getattr(function, "__name__", type(function).__name__)
+
+    def rpcs(self) -> list[Rpc]:
+        run = matchfunction_pb2
+        http = ("POST", "/v1/matchfunction:run")
+        return [Rpc(SERVICE, "Run", run.RunRequest, run.RunResponse, self.run, streams=True, http=http)]
+
+    async def run(self, request: matchfunction_pb2.RunRequest) -> AsyncGenerator[matchfunction_pb2.RunResponse, None]:
+        waiting = await self._waiting(_profile_of(request))
+        for match in await self._matches(waiting):
+            match.profile = match.profile or waiting.profile.name
+            match.function = match.function or self._name
+            yield matchfunction_pb2.RunResponse(proposal=match.to_message())
+
+    async def _waiting(self, profile: Profile) -> Waiting:
+        tickets = await self._mm.query_tickets(_EVERYONE)
+        backfills = await self._mm.query_backfills(_EVERYONE)
+        pools, free = _by_name(profile.pools, tickets), _by_name(profile.pools, backfills)
+        return Waiting(profile, pools, await self._now_s(), free)
+
+    async def _matches(self, waiting: Waiting) -> Iterable[Match]:
+        try:
+            found = self._function(waiting)
+            return list(await found if inspect.isawaitable(found) else found)
+        except Exception as error:
+            raise FunctionFailed(self._name, f"{type(error).__name__}: {error}") from error
+
+
+def _by_name(pools: Iterable[Pool], waiting: Sequence[T]) -> dict[str, list[T]]:
+    """Pools of one name are one: what is in any of them is in it once, and the oldest stay first."""
+    names: dict[str, list[Pool]] = {}
+    for pool in pools:
+        names.setdefault(pool.name, []).append(pool)
+    return {name: [one for one in waiting if any(pool.takes(one) for pool in some)] for name, some in names.items()}
+
+
+def _profile_of(request: matchfunction_pb2.RunRequest) -> Profile:
+    if not request.HasField("profile"):
+        raise BadCall(StatusCode.INVALID_ARGUMENT, ".profile is required")
+    try:
+        return Profile.of(request.profile)
+    except WrongValue as wrong:
+        raise BadCall(StatusCode.INVALID_ARGUMENT, f".invalid {wrong.name} value") from wrong
