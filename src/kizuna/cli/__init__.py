@@ -37,6 +37,7 @@ COMMANDS = {
     "keys": Place("kizuna.cli.keys", "keys", "List, measure, back up and clean the keys on the server."),
     "units": Place("kizuna.cli.units", "units", "Call, serve and watch units, and the state that they keep."),
     "memory": Place("kizuna.cli.memory", "memory", "Remember, find, watch and check what programs remember."),
+    "match": Place("kizuna.cli.match", "match", "Bring players together, as Open Match and minimatch do."),
     "locks": Place("kizuna.cli.locks", "locks", "Show, hold and break locks."),
     "processes": Place("kizuna.cli.processes", "processes", "Show the processes of the fleet, alive and dead."),
     "issues": Place("kizuna.cli.issues", "issues", "Check issues out and in, and see who works on what."),

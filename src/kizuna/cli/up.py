@@ -68,8 +68,10 @@ def may_remember(kizuna: Kizuna) -> bool:
     return kizuna.store.target.kind != "cluster" or kizuna.settings.memory.shards > 1
 
 
-def make_probes(kizuna: Kizuna, *measures: Source) -> Probes:
-    """With the `measures` of what else the process does."""
+def make_probes(kizuna: Kizuna, *measures: Source, port: int | None = None) -> Probes:
+    """With the `measures` of what else the process does; at `probes.port` unless another one is given."""
+    from msgspec.structs import replace
+
     from kizuna.metrics import Metrics
     from kizuna.probes import Probes
     from kizuna.store.health.watch import ServerWatch
@@ -81,7 +83,8 @@ def make_probes(kizuna: Kizuna, *measures: Source) -> Probes:
         await watch.look()
         return metrics.page(accept)
 
-    return Probes(kizuna.settings.probes, watch.problems, page)
+    settings = kizuna.settings.probes
+    return Probes(settings if port is None else replace(settings, port=port), watch.problems, page)
 
 
 def places(kizuna: Kizuna, probes: Probes) -> dict[str, Any]:
