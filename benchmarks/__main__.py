@@ -17,6 +17,7 @@ from benchmarks import (
     idle_units,
     inspection,
     locks,
+    match,
     memory,
     memory_growth,
     memory_leftovers,
@@ -45,6 +46,7 @@ SUITES = (
     "units",
     "memory",
     "memory-growth",
+    "match",
     "inspection",
 )
 PEERS = (*QUEUE_PEERS, *UNIT_PEERS, *MEMORY_PEERS)
@@ -80,6 +82,8 @@ def main() -> int:
     if "memory-growth" in suites:
         memory_growth.measure(report, loops[-1])
         memory_leftovers.measure(report, loops[-1])
+    if "match" in suites:
+        match.measure(report, loops)
     if "inspection" in suites:
         inspection.measure(report)
     report.verdict()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,20 +25,29 @@ class PeerFailed(Exception):
 
 
 class PeerProcess:
-    """`python -m <module> <peer> <role>`. As a context: nothing of it is left afterwards.
+    """`python -m <module> <peer> <role>`, or another `command`. As a context: nothing of it is left afterwards.
 
     It runs with what is installed in the folder of `packages`, by default that of its name; what it is told besides
     is in `peer_roles.py`.
     """
 
     def __init__(
-        self, module: str, peer: str, role: str, *, url: str, folder: Path, loop: Loop = "asyncio", packages: str = ""
+        self,
+        module: str,
+        peer: str,
+        role: str,
+        *,
+        url: str,
+        folder: Path,
+        loop: Loop = "asyncio",
+        packages: str = "",
+        command: Sequence[str | Path] = (),
     ) -> None:
         self._role = role
         with tempfile.NamedTemporaryFile(prefix=f"{peer}-{role}-", suffix=".log", dir=folder, delete=False) as log:
             self._log = Path(log.name)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, peer, role],
+                command or [sys.executable, "-m", module, peer, role],
                 cwd=ROOT,
                 # Before the packages of this environment, which fill in what a peer can do without.
                 env={
