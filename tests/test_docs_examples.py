@@ -25,6 +25,7 @@ import pytest_asyncio
 import kizuna
 from kizuna.app import Kizuna, connect
 from kizuna.cli import LazyGroup, command
+from kizuna.match.plan import Plan
 from kizuna.settings import Settings
 from kizuna.testing import eventually
 
@@ -267,6 +268,46 @@ def test_every_promise_of_memory_names_a_test_that_exists() -> None:
 
     assert len(named) > 20
     assert {name for name in named if f"def {name}(" not in written} == set()
+
+
+async def test_match(k: Kizuna, names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    first, watching, ticking, backfilling = examples("match.md")
+    await run(first, names)
+    assert capsys.readouterr().out == "game-7.example.com:7777\n"
+    names |= {"k": k}
+
+    await run_for_a_moment(watching, names)
+    await k.match.delete_ticket(names["ticket"].id)
+    for _ in range(10):
+        await k.match.create_ticket(tags=["region:eu"], strings={"mode": "ranked"}, doubles={"skill": 1500})
+    await run(ticking, names)
+    assert capsys.readouterr().out == "10 10 0\n"
+
+    await run(backfilling, names)
+    assert names["tickets"] == []
+
+
+def test_every_promise_of_match_names_a_test_that_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "match.md").read_text()))
+    written = "".join(path.read_text() for path in (Path(__file__).parent / "match").rglob("test_*.py"))
+
+    assert len(named) > 20
+    assert {name for name in named if f"def {name}(" not in written} == set()
+
+
+def test_the_plans_that_are_shown_can_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "module.py").write_text("def evaluate(matches): return []")
+    (tmp_path / "allocate").write_text("#!/bin/sh\necho host:7777\n")
+    (tmp_path / "allocate").chmod(0o755)
+    shown = re.findall(r"^```toml\n(.*?)^```$", (DOCS / "match.md").read_text(), re.MULTILINE | re.DOTALL)
+
+    for number, text in enumerate(shown):
+        path = tmp_path / f"plan-{number}.toml"
+        path.write_text(text)
+        assert Plan.load(path).assigner is not None
+    assert len(shown) == 2
 
 
 def started(program: str, settings: Settings) -> subprocess.Popen[bytes]:

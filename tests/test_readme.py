@@ -52,7 +52,7 @@ def run_as_tests(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_program_prints_what_the_readme_says(tmp_path: Path, server_folder: Path) -> None:
-    program, _, _, _, _ = blocks(ENGLISH, "python")
+    program, _, _, _, _, _ = blocks(ENGLISH, "python")
     ended = run(tmp_path, "-c", program)
 
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -61,7 +61,7 @@ def test_the_program_prints_what_the_readme_says(tmp_path: Path, server_folder: 
 
 
 def test_the_units_print_what_the_readme_says(tmp_path: Path, server_folder: Path) -> None:
-    _, program, _, _, _ = blocks(ENGLISH, "python")
+    _, program, _, _, _, _ = blocks(ENGLISH, "python")
     ended = run(tmp_path, "-c", program)
 
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -69,7 +69,7 @@ def test_the_units_print_what_the_readme_says(tmp_path: Path, server_folder: Pat
 
 
 def test_the_fleet_prints_what_the_readme_says(tmp_path: Path, server_folder: Path) -> None:
-    _, _, program, _, _ = blocks(ENGLISH, "python")
+    _, _, program, _, _, _ = blocks(ENGLISH, "python")
     ended = run(tmp_path, "-c", program)
 
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -78,7 +78,15 @@ def test_the_fleet_prints_what_the_readme_says(tmp_path: Path, server_folder: Pa
 
 
 def test_the_memory_prints_what_the_readme_says(tmp_path: Path, server_folder: Path) -> None:
-    _, _, _, program, _ = blocks(ENGLISH, "python")
+    _, _, _, program, _, _ = blocks(ENGLISH, "python")
+    ended = run(tmp_path, "-c", program)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert f"It prints `{ended.stdout.strip()}`." in ENGLISH
+
+
+def test_the_players_meet_where_the_readme_says(tmp_path: Path, server_folder: Path) -> None:
+    _, _, _, _, program, _ = blocks(ENGLISH, "python")
     ended = run(tmp_path, "-c", program)
 
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -86,7 +94,7 @@ def test_the_memory_prints_what_the_readme_says(tmp_path: Path, server_folder: P
 
 
 def test_the_test_passes(tmp_path: Path) -> None:
-    _, _, _, _, test = blocks(ENGLISH, "python")
+    _, _, _, _, _, test = blocks(ENGLISH, "python")
     ended = run_as_tests(tmp_path, test)
 
     assert ended.returncode == 0, ended.stdout
