@@ -37,7 +37,7 @@ def free(found: Backfill | None) -> float:
 @PATIENT
 @given(tickets=st.lists(parties, max_size=12), places=places)
 def test_nobody_plays_twice_and_no_place_is_given_twice(tickets: list[Ticket], places: list[int]) -> None:
-    running = [backfill(str(number), open_slots=free) for number, free in enumerate(places)]
+    running = [backfill(str(number), open_slots=slots) for number, slots in enumerate(places)]
     matches = list(make(waiting(tickets, backfills=running)))
     joining = [match for match in matches if match.backfill]
 
@@ -52,9 +52,9 @@ def test_nobody_plays_twice_and_no_place_is_given_twice(tickets: list[Ticket], p
 @PATIENT
 @given(tickets=st.lists(parties, max_size=12), places=places)
 def test_new_matches_are_made_only_of_those_who_fit_in_nowhere(tickets: list[Ticket], places: list[int]) -> None:
-    running = [backfill(str(number), open_slots=free) for number, free in enumerate(places)]
+    running = [backfill(str(number), open_slots=slots) for number, slots in enumerate(places)]
     matches = list(make(waiting(tickets, backfills=running)))
-    left = {str(number): float(free) for number, free in enumerate(places)}
+    left = {str(number): float(slots) for number, slots in enumerate(places)}
     left |= {match.backfill.id: free(match.backfill) for match in matches if match.backfill}
     joined = {one.id for match in matches if match.backfill for one in match.tickets}
 
@@ -65,7 +65,7 @@ def test_new_matches_are_made_only_of_those_who_fit_in_nowhere(tickets: list[Tic
 @PATIENT
 @given(tickets=st.lists(parties, max_size=12), places=places)
 def test_the_same_players_fill_the_same_places(tickets: list[Ticket], places: list[int]) -> None:
-    running = [backfill(str(number), open_slots=free) for number, free in enumerate(places)]
+    running = [backfill(str(number), open_slots=slots) for number, slots in enumerate(places)]
     first, second = (shape_of(list(make(waiting(tickets, backfills=running)))) for _ in range(2))
 
     assert first == second
