@@ -264,8 +264,9 @@ async def test_a_key_that_is_no_ticket_is_none_whatever_is_asked_of_it(mm: Match
     for name in (backfill.id, "sometext", "nothing"):
         with pytest.raises(TicketMissing):
             await mm.get_ticket(name)
-    assert await mm.assign_tickets([Group(list(others), Assignment("a:1"))]) == dict.fromkeys(others, "missing")
-    for name in others:
+    none = [*others, backfill.id]
+    assert await mm.assign_tickets([Group(none, Assignment("a:1"))]) == dict.fromkeys(none, "missing")
+    for name in none:
         await mm.delete_ticket(name)
 
     assert server.call("EXISTS", *(prefix + name for name in others)) == 3
