@@ -197,10 +197,15 @@ class Shard:
         await asyncio.gather(*(self._release(some) for some in chunks(ids, MOST_IDS)))
 
     async def release_all(self) -> None:
-        await self._release(())
+        await self._release((), everyone=True)
 
-    async def _release(self, ids: Sequence[str]) -> None:
-        told: dict[str, Any] = {"proposed": self.proposed, "root": self.prefix, "ids": " ".join(ids)}
+    async def _release(self, ids: Sequence[str], *, everyone: bool = False) -> None:
+        told: dict[str, Any] = {
+            "proposed": self.proposed,
+            "root": self.prefix,
+            "ids": " ".join(ids),
+            "everyone": int(everyone),
+        }
         await self.step(lambda token: _release_tickets(self._store, token=token, **told))
 
     async def give_back(self, backend: str) -> int:
