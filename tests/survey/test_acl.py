@@ -12,7 +12,7 @@ import pytest
 from kizuna.app import Kizuna, connect
 from kizuna.errors import PermissionDenied
 from kizuna.match import Assignment, Backend, Match, Pool, Profile, Waiting
-from kizuna.match.giving_back import give_back
+from kizuna.match.giving_back import backend_name, give_back
 from kizuna.memory.events import Event
 from kizuna.service import running
 from kizuna.settings import (
@@ -320,10 +320,19 @@ async def test_who_runs_a_backend_needs_coordination_besides(server: ServerProce
 async def test_a_member_of_the_fleet_that_has_no_business_with_tickets_can_bury_the_dead(
     server: ServerProcess, settings: Settings
 ) -> None:
-    """Also one whose rules are older than matchmaking."""
+    """Also one whose rules are older than matchmaking; what the dead one held then waits for its time."""
     with signed_in([server], settings, rules_for(Known(settings), ["coordination"])) as theirs:
-        async with connect(theirs) as k:
-            await give_back(k.store, "somebody who died")
+        async with connect(settings) as matching, connect(theirs) as k:
+            ticket, shard = await matching.match.create_ticket(), matching.match.shards[0]
+            held_by = backend_name("somebody-who-died", "1")
+            await matching.store.call("HSET", shard.backends, held_by, "")
+            await matching.store.call("EXPIRE", shard.backends, 60)
+            await shard.take([ticket.id], held_by, begins=True)
+            await give_back(k.store, "somebody-who-died")
+            assert list(await shard.pending()) == [ticket.id]
+
+            await give_back(matching.store, "somebody-who-died")
+            assert await shard.pending() == {}
 
 
 def test_the_line_names_keys_of_all_shards_and_no_password() -> None:

@@ -174,7 +174,7 @@ async def test_a_caller_who_leaves_ends_the_work() -> None:
         await asyncio.wait_for(long.working.wait(), 20)
         call.cancel()
 
-        await asyncio.wait_for(long.ended.wait(), 20)
+        assert await asyncio.wait_for(long.ended.wait(), 20)
 
 
 async def test_a_deadline_ends_the_work() -> None:
@@ -205,7 +205,7 @@ async def test_a_watcher_who_leaves_ends_its_stream() -> None:
         await first_of(stream)
         stream.cancel()
 
-        await asyncio.wait_for(ended.wait(), 20)
+        assert await asyncio.wait_for(ended.wait(), 20)
 
 
 # counts
