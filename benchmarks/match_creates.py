@@ -84,16 +84,17 @@ def _contenders(systems: Systems, loops: Sequence[Loop], stack: ExitStack) -> li
 
 def _show(report: Report, contenders: Sequence[Contender]) -> None:
     rows: list[list[Cell]] = []
+    nothing = next(each for each in contenders if each.system.peer == EMPTY)
     for each in contenders:
         cpu = Cpu(*map(median, zip(*each.cpu_us, strict=True)))
         report.figure(
             "match", measured="creates", who=each.title, by=each.face, per_second=each.per_second,
             process_us=cpu.serving, server_us=cpu.server,
         )  # fmt: skip
-        rows.append([each.title, each.face, each.per_second, cpu.serving, cpu.server, each.last_failure])
-    report.table(
-        [f"creates, {IN_FLIGHT} in flight", "by", "a second", "CPU µs: its processes", "server", "failed"], rows
-    )
+        ratio = each.per_second / nothing.per_second
+        rows.append([each.title, each.face, each.per_second, ratio, cpu.serving, cpu.server, each.last_failure])
+    head = [f"creates, {IN_FLIGHT} in flight", "by", "a second", "times grpc.aio", "CPU µs: its processes", "server"]
+    report.table([*head, "failed"], rows)
 
 
 def _show_goals(report: Report, systems: Systems, contenders: Sequence[Contender]) -> None:
