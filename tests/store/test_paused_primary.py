@@ -19,8 +19,7 @@ async def test_calls_and_events_move_to_the_new_primary(fresh_sentinel: Sentinel
         events=EventsSettings(canary_every_s=0.5, canary_timeout_s=0.5),
     )
     async with connect(settings) as k, k.store.events.watch("news*") as feed:
-        former = fresh_sentinel.primary
-        former.pause()
+        former = await asyncio.to_thread(fresh_sentinel.pause_primary)
         try:
             primary = await asyncio.to_thread(fresh_sentinel.wait_for_failover, former)
             promoted = time.monotonic()

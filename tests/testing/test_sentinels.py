@@ -40,11 +40,29 @@ def test_a_killed_primary_is_replaced_and_comes_back_as_replica(fresh_sentinel: 
 
 def test_only_a_primary_that_was_killed_on_purpose_is_given_up_quickly(fresh_sentinel: SentinelSetup) -> None:
     """On a busy machine a server can be silent for a second, and the next failover would undo the first."""
+    assert {_patience_ms(one) for one in fresh_sentinel.sentinels} == {30_000}
     killed = fresh_sentinel.kill_primary()
     assert {_patience_ms(one) for one in fresh_sentinel.sentinels} == {1000, 1500}
     fresh_sentinel.wait_for_failover(killed)
 
     assert {_patience_ms(one) for one in fresh_sentinel.sentinels} == {30_000, 45_000}
+
+
+def test_a_paused_primary_is_replaced_and_is_a_replica_when_it_goes_on(fresh_sentinel: SentinelSetup) -> None:
+    paused = fresh_sentinel.pause_primary()
+    replica = fresh_sentinel.wait_for_failover(paused)
+    paused.resume()
+
+    fresh_sentinel.wait_until_settled()
+    assert (fresh_sentinel.primary, fresh_sentinel.replica) == (replica, paused)
+
+
+def test_roles_are_changed_while_both_live(fresh_sentinel: SentinelSetup) -> None:
+    former, replica = fresh_sentinel.primary, fresh_sentinel.replica
+
+    assert fresh_sentinel.change_roles() is replica
+    fresh_sentinel.wait_until_settled()
+    assert fresh_sentinel.replica is former
 
 
 def _patience_ms(sentinel: ServerProcess) -> int:

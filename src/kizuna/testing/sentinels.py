@@ -12,9 +12,10 @@ from kizuna.testing.waiting import blocking_until
 
 _SENTINELS = 3
 _QUORUM = 2
-# As by default: nobody is taken for dead unless a test has just killed it.
+# As by default: nobody is taken for dead unless a test has just killed or paused it.
 _CALM_MS = 30_000
-_SETTLED_WITHIN_S = 15.0
+# An election that fails on a busy machine is followed by another one after 6 s.
+_SETTLED_WITHIN_S = 40.0
 
 # How often sentinels look, ask and announce themselves. By default they learn of each other after 2 s, and of
 # a replica's new role after 1 to 10 s. Known to Redis 7 and Valkey; older ones are slower and work as well.
@@ -55,7 +56,6 @@ class SentinelSetup(Block):
         blocking_until(self._replica_follows, within_s=_SETTLED_WITHIN_S)
         for _ in range(_SENTINELS):
             self._add_sentinel(primary)
-        self._despair_after(self._down_after_ms)
         self.wait_until_settled()
         return self
 
@@ -65,6 +65,19 @@ class SentinelSetup(Block):
         primary = self.primary
         primary.kill()
         return primary
+
+    def pause_primary(self) -> ServerProcess:
+        """Let the present primary stand still, with its connections open, and return it; it can be resumed."""
+        self._despair_after(self._down_after_ms)
+        primary = self.primary
+        primary.pause()
+        return primary
+
+    def change_roles(self) -> ServerProcess:
+        """The failover that an administrator asks for: both live on. Returns the new primary, as after a failover."""
+        former = self.primary
+        blocking_until(lambda: self._is_replaced(former), within_s=_SETTLED_WITHIN_S, every_s=0.1)
+        return self.wait_for_failover(former)
 
     def wait_for_failover(self, former: ServerProcess, *, within_s: float = _SETTLED_WITHIN_S) -> ServerProcess:
         """Return the new primary once every sentinel names it and it takes writes."""
@@ -119,6 +132,23 @@ class SentinelSetup(Block):
             except Refused as refusal:
                 if "Unknown" not in refusal.what and "unknown" not in refusal.what:
                     raise
+
+    def _is_replaced(self, former: ServerProcess) -> bool:
+        """Ask for it again unless it goes on: on a busy machine a failover is given up now and then."""
+        view = _pairs(self.sentinels[0].call("SENTINEL", "MASTER", self.name))
+        if view["port"] != str(former.port):
+            return True
+        if "failover_in_progress" not in view["flags"]:
+            self._ask_for_failover()
+        return False
+
+    def _ask_for_failover(self) -> None:
+        try:
+            self.sentinels[0].call("SENTINEL", "FAILOVER", self.name)
+        except Refused as refusal:
+            # The replica was silent for a moment; or somebody has begun since we looked.
+            if refusal.code not in ("NOGOODSLAVE", "INPROG"):
+                raise
 
     def _replica_follows(self) -> bool:
         return self.servers[1].info("replication").get("master_link_status") == "up"

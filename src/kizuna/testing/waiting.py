@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 @overload
-async def eventually(check: Callable[[], Awaitable[T]], *, within_s: float = 5.0, every_s: float = 0.02) -> T: ...
+async def eventually(check: Callable[[], Awaitable[T]], *, within_s: float = 20.0, every_s: float = 0.02) -> T: ...
 @overload
-async def eventually(check: Callable[[], T], *, within_s: float = 5.0, every_s: float = 0.02) -> T: ...
-async def eventually(check: Callable[[], Awaitable[T] | T], *, within_s: float = 5.0, every_s: float = 0.02) -> T:
+async def eventually(check: Callable[[], T], *, within_s: float = 20.0, every_s: float = 0.02) -> T: ...
+async def eventually(check: Callable[[], Awaitable[T] | T], *, within_s: float = 20.0, every_s: float = 0.02) -> T:
     """Call `check` until it returns something true, and return that.
 
     It may be a plain or an async function, and may also say "not yet" by an AssertionError; any other
@@ -47,7 +47,7 @@ async def eventually(check: Callable[[], Awaitable[T] | T], *, within_s: float =
     raise AssertionError(f"not true within {waited_s:.2f}s; {_name(check)} last said: {last}") from cause
 
 
-def blocking_until(check: Callable[[], T | None], *, within_s: float = 5.0, every_s: float = 0.01) -> T:
+def blocking_until(check: Callable[[], T | None], *, within_s: float = 20.0, every_s: float = 0.01) -> T:
     """`eventually` for code without an event loop: fixtures that set servers up."""
     ends_at = time.monotonic() + within_s
     while not (value := check()):
