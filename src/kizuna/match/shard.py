@@ -162,11 +162,11 @@ class Shard:
             if int(cursor) == 0:
                 return [id_.decode(errors="replace") for id_ in found]
 
-    async def pending(self) -> dict[str, float]:
-        """The tickets that somebody is matching, and since when."""
+    async def pending(self, *, for_s: float = -_FUTURE_S) -> dict[str, float]:
+        """The tickets that somebody is matching, and since when; or those of them that he has had for that long."""
         now_s = await self._store.time_s()
-        oldest = int(now_s) - self.settings.pending_s
-        flat = await self._store.call("ZRANGE", self.proposed, oldest, int(now_s) + _FUTURE_S, "BYSCORE", "WITHSCORES")
+        oldest, newest = int(now_s) - self.settings.pending_s, int(now_s - for_s)
+        flat = await self._store.call("ZRANGE", self.proposed, oldest, newest, "BYSCORE", "WITHSCORES")
         return {id_.decode(errors="replace"): float(score) for id_, score in _pairs(flat)}
 
     async def waiting(self) -> list[str]:

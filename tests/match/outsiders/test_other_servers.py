@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from tests.match.outsiders.specification import RawFrontend, connection_in, encode_ticket
+from tests.match.outsiders.specification import RawFrontend, connection_in, encode_assignment, encode_ticket
 from tests.match.pairing import pairing
 
 from kizuna.app import connect
 from kizuna.errors import TicketMissing
 from kizuna.match import Assignment, Group, Pool
+from kizuna.service import running
 from kizuna.settings import MatchSettings, Settings
 from kizuna.testing import ServerProcess, eventually
 from kizuna.testing.resp import Conversation
@@ -83,6 +84,19 @@ async def test_what_stands_there_already_is_not_overwritten(apart: Settings, the
 
         assert await k.match.assign_tickets([Group([ticket.id], Assignment("b:2"))]) == {ticket.id: "assigned"}
         assert there.call("GET", f"{prefix}assign:{ticket.id}") == b"\n\x03a:1"
+
+
+async def test_what_is_assigned_there_leaves_the_index_here(
+    apart: Settings, outside: Conversation, there: Conversation, prefix: str
+) -> None:
+    """One of theirs has died in between."""
+    async with connect(apart) as k:
+        id_ = (await k.match.create_ticket()).id
+        there.call("SET", f"{prefix}assign:{id_}", encode_assignment("theirs:1"), "EX", 60)
+        outside.call("ZADD", f"{prefix}proposed_ticket_ids", int(outside.call("TIME")[0]) - 31, id_)
+
+        async with running(pairing(k.match)):
+            await eventually(lambda: outside.call("EXISTS", f"{prefix}allTickets") == 0, within_s=40)
 
 
 async def test_what_a_dead_backend_did_not_bring_there_any_other_brings(

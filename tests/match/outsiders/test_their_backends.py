@@ -94,6 +94,22 @@ async def test_what_one_of_theirs_had_assigned_before_it_died_is_not_assigned_ag
     assert await mm.count() == 0
 
 
+async def test_what_they_had_assigned_leaves_the_index_before_the_assignment_ends(
+    mm: Matchmaking, outside: Conversation, prefix: str
+) -> None:
+    """Both end after a minute: by then nothing would tell that it was assigned."""
+    assigned, held = (await mm.create_ticket()).id, (await mm.create_ticket()).id
+    outside.call("SET", f"{prefix}assign:{assigned}", encode_assignment("theirs:1"), "EX", 60)
+    taken_at = int(outside.call("TIME")[0]) - 31
+    outside.call("ZADD", f"{prefix}proposed_ticket_ids", taken_at, assigned, taken_at, held)
+
+    async with running(pairing(mm)):
+        await eventually(lambda: outside.call("SISMEMBER", f"{prefix}allTickets", assigned) == 0, within_s=40)
+
+    assert outside.call("ZSCORE", f"{prefix}proposed_ticket_ids", assigned) is None
+    assert outside.call("SMEMBERS", f"{prefix}allTickets") == [held.encode()]
+
+
 @pytest.mark.parametrize("guard", ["script", "lock"])
 @pytest.mark.parametrize("lock", LOCKS)
 async def test_while_they_are_picking_we_do_nothing_and_say_so_in_the_end(

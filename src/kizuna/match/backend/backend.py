@@ -26,6 +26,7 @@ from kizuna.match.backend.measures import measures_of
 from kizuna.match.backend.shard_ticks import ShardTicks
 from kizuna.match.backend.tick import Added, Tick
 from kizuna.match.hearing import Hearing
+from kizuna.match.leftovers import take_out_assigned
 from kizuna.match.reports import KEPT_S, BackendReport, PoolReport
 
 if TYPE_CHECKING:
@@ -221,6 +222,7 @@ class Backend:
                 await self._store.call("HSET", ticks.shard.backends, self.name, report)
                 await self._store.call("EXPIRE", ticks.shard.backends, KEPT_S)
                 self.counts.delivered_late += await ticks.shard.deliver_left()
+                await take_out_assigned(ticks.shard)
         except KizunaError as error:
             log.warning("no report", extra={"backend": self.name, "error": str(error)})
 
