@@ -19,15 +19,17 @@ def item_of(values: Sequence[bytes | None], opener: Opener | None, id_: str = ""
     id_raw, type_, content, context, priority, created, expires, metadata, version, updated, life, more, number = (
         values[:_FIELDS]
     )
+    if content is None or metadata is None:
+        return _foreign_item(values[:_FIELDS], opener, id_)
     try:
         # As we write them. On the way of every item that is read, so without a detour.
         return Item(
-            id_raw.decode(),  # type: ignore[union-attr]
+            id_ or id_raw.decode(),  # type: ignore[union-attr]
             type_.decode(),  # type: ignore[union-attr]
             context.decode(),  # type: ignore[union-attr]
             int(priority),  # type: ignore[arg-type]
-            content,  # type: ignore[arg-type]
-            metadata,  # type: ignore[arg-type]
+            content,
+            metadata,
             int(version),  # type: ignore[arg-type]
             int(created) / 1000,  # type: ignore[arg-type]
             int(updated) / 1000,  # type: ignore[arg-type]
@@ -50,10 +52,10 @@ def _foreign_item(values: Sequence[bytes | None], opener: Opener | None, id_: st
         id=id_ or _text(id_raw),
         type=_text(type_),
         context=GLOBAL if context is None else _text(context),
-        priority=USUAL_PRIORITY if priority is None else _whole(priority),
+        priority=USUAL_PRIORITY if priority is None else whole(priority),
         raw_content=b"null" if content is None else content,
         raw_metadata=b"{}" if metadata is None else metadata,
-        version=1 if version is None else _whole(version),
+        version=1 if version is None else whole(version),
         created_at=created_ms / 1000,
         updated_at=created_ms / 1000 if updated is None else _number(updated) / 1000,
         expires_at=_number(expires) / 1000,
@@ -75,7 +77,7 @@ def context_of(values: Sequence[bytes | None], is_active: bool, id_: str = "") -
         name=_text(name),
         type=_text(type_),
         raw_metadata=b"{}" if metadata is None else metadata,
-        version=1 if version is None else _whole(version),
+        version=1 if version is None else whole(version),
         created_at=created_ms / 1000,
         updated_at=created_ms / 1000 if updated is None else _number(updated) / 1000,
         expires_at=_number(expires) / 1000,
@@ -90,7 +92,7 @@ def _read_more(raw: bytes, number: bytes | None) -> More:
         more = _more(raw)
     except msgspec.MsgspecError:
         return USUAL
-    return msgspec.structs.replace(more, generation_number=_whole(number)) if number else more
+    return msgspec.structs.replace(more, generation_number=whole(number)) if number else more
 
 
 def _text(raw: bytes | None) -> str:
@@ -105,7 +107,7 @@ def _number(raw: Any) -> float:
     return number if abs(number) < 1e15 else 0.0
 
 
-def _whole(raw: bytes) -> int:
+def whole(raw: bytes) -> int:
     try:
         return int(raw)
     except ValueError:

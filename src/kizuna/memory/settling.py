@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kizuna.errors import Refused, StoreError
 from kizuna.memory import keys
 from kizuna.memory.item import HIGHEST_PRIORITY
 from kizuna.memory.raw_names import shown
@@ -131,8 +132,8 @@ async def settle_whole(keeper: ServerContexts, index: OrderedIndex, *, pause_s: 
 async def settle_newest(keeper: ServerContexts, shard: Shard, number: int) -> int:
     """So many of each priority that were created last. Returns how many were not in order."""
     families = [keys.ITEMS_OF_PRIORITY.build(shard.root, priority=str(p)) for p in range(1, HIGHEST_PRIORITY + 1)]
-    newest = await asyncio.gather(*(keeper.store.call("ZREVRANGE", key, 0, number - 1) for key in families))
-    return _not_fine(await settle(keeper, shard, [id_ for found in newest for id_ in found]))
+    newest = await keeper.store.call_all([("ZREVRANGE", key, 0, number - 1) for key in families])
+    return _not_fine(await settle(keeper, shard, [id_ for found in newest for id_ in _unless_refused(found)]))
 
 
 async def settle_some(keeper: ServerContexts, shard: Shard, cursor: bytes, family: Key) -> tuple[bytes, int]:
@@ -169,6 +170,13 @@ async def _context_ids_at(keeper: ServerContexts, shard: Shard, query: ContextQu
 
 async def _all_in(keeper: ServerContexts, key: str, family: Key) -> set[bytes]:
     return {id_ async for some in raw_members(keeper.store, key, family.type) for id_ in some}
+
+
+def _unless_refused(found: Any) -> Sequence[bytes]:
+    """What a key holds; nothing, if somebody else put something in its place."""
+    if isinstance(found, StoreError) and not isinstance(found, Refused):
+        raise found
+    return () if isinstance(found, Refused) else found
 
 
 def _not_fine(outcomes: Sequence[bytes]) -> int:

@@ -13,7 +13,8 @@ from kizuna.errors import ItemExists, KizunaError, Refused, StoreError
 from kizuna.memory.item import FIELDS, Item, ItemChange, NewItem, Opener
 from kizuna.memory.keepers import each
 from kizuna.memory.keys import ITEM
-from kizuna.memory.reading import item_of
+from kizuna.memory.raw_names import shown
+from kizuna.memory.reading import item_of, whole
 from kizuna.memory.scripts import script
 from kizuna.store.packing import HOLE, template
 from kizuna.store.repeating import until_known
@@ -109,7 +110,9 @@ class ShardItems:
         found = await until_known(lambda: self._all_values(keys), deadline=self._deadline())
         items, gone = list[Item](), list[bytes]()
         for id_, values in zip(ids, found, strict=True):
-            item = None if isinstance(values, Refused) else item_of(values, self._opener)
+            # What it calls itself may be another's: the key is what it is found by.
+            named = "" if isinstance(values, Refused) or values[0] == id_ else shown(id_)
+            item = None if isinstance(values, Refused) else item_of(values, self._opener, named)
             if item is None:
                 gone.append(id_)
             elif item.expires_at > now:
@@ -266,7 +269,7 @@ class ShardItems:
     async def _without_outdated(self, items: Sequence[Item | None]) -> list[Item | None]:
         names = sorted({item.more.generation for item in items if item is not None and item.more.generation})
         numbers = await self.store.call("HMGET", self.shard.generations, *names)
-        raised = {name: int(number or 0) for name, number in zip(names, numbers, strict=True)}
+        raised = {name: whole(number or b"0") for name, number in zip(names, numbers, strict=True)}
         return [None if item is None or _is_outdated(item, raised) else item for item in items]
 
     def _as_written(self, new: NewItem, outcome: Any) -> Item | KizunaError:

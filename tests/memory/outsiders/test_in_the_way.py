@@ -146,3 +146,35 @@ async def test_a_key_of_another_type_in_the_place_of_an_item_refuses_only_itself
             await step()
     assert outsider.call("GET", "memory:short:item:wrong") == b"no hash"
     assert (await m.update("right", content=2)).content == 2
+
+
+async def test_whatever_is_in_the_place_of_one_index_the_sweeper_does_the_rest(outsider: Outsider, m: Memory) -> None:
+    """One sweep is for all contexts, generations and items: what is in the way of one stops none of the others."""
+    for context in ("no-order", "no-index"):
+        await m.contexts.create("Talk", "chat", id=context, ttl_s=0.05, active=False)
+    outsider.call("SET", "memory:short:order:context:no-order", "no sorted set")
+    outsider.call("SET", "memory:short:idx:context:no-index", "no set")
+    outsider.call("SET", "memory:short:generation:no-index", "no sorted set")
+    outsider.call("HSET", "memory:generations", "no-number", "nonsense")
+    outsider.call("SADD", "memory:generations-raised", "no-number", "no-index")
+    outsider.call("SET", "memory:short:idx:priority:9", "no sorted set")
+    outsider.create("theirs")
+
+    await eventually(lambda: outsider.call("EXISTS", "memory:ctx:ending") == 0, within_s=30)
+    await eventually(lambda: outsider.call("EXISTS", "memory:generations-raised") == 0, within_s=30)
+    # To take in what others wrote is the last thing that a sweep does.
+    await eventually(lambda: outsider.call("HGET", "memory:short:item:theirs", "version") == b"1", within_s=30)
+    await m.create("note", "brief", id="brief", ttl_s=0.05)
+    await eventually(lambda: outsider.call("ZSCORE", "memory:short:idx:expiry", "brief") is None, within_s=30)
+
+
+async def test_a_generation_whose_number_is_none_refuses_only_itself(outsider: Outsider, m: Memory) -> None:
+    await m.create("note", 1, id="of-model", generation="model")
+    outsider.call("HSET", "memory:generations", "model", "nonsense")
+
+    item = await m.get("of-model")
+    assert item is not None
+    assert [item.id async for item in m.all(type="note")] == ["of-model"]
+    assert (await m.update("of-model", content=2)).content == 2
+    with pytest.raises(KizunaError):
+        await m.raise_generation("model")

@@ -211,3 +211,30 @@ async def test_an_id_that_is_no_text_keeps_nobody_from_what_else_there_is(
     await eventually(lambda: outsider.call("EXISTS", "memory:short:item:\udcff") == 0)
     await eventually(exact)
     assert await ids(m) == ["theirs"]
+
+
+@pytest.mark.parametrize("field", ["content", "metadata"])
+async def test_one_of_ours_that_somebody_took_a_field_from_is_read_without_it(
+    outsider: Outsider, m: Memory, field: str
+) -> None:
+    ours = await m.create("note", "hello", metadata={"by": "Ana"})
+    outsider.call("HDEL", f"memory:short:item:{ours.id}", field)
+
+    item = await m.get(ours.id)
+    assert item is not None
+    assert (item.content, item.metadata) == ((None, {"by": "Ana"}) if field == "content" else ("hello", {}))
+    assert item.is_sealed is False
+    [listed] = (await m.list(type="note")).items
+    assert json.dumps(listed.as_dict()) == json.dumps(item.as_dict())
+
+
+async def test_an_item_is_what_its_key_says_whatever_it_calls_itself(outsider: Outsider, m: Memory) -> None:
+    await m.create("note", "ours", id="ours")
+    outsider.call("HSET", "memory:short:item:ours", "id", "another")
+    outsider.create("theirs", id="another")
+
+    for id_ in ("ours", "theirs"):
+        item = await m.get(id_)
+        assert item is not None
+        assert item.id == id_
+    assert sorted(await ids(m, type="note")) == ["ours", "theirs"]

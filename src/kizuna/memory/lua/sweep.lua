@@ -87,8 +87,8 @@ while left > 0 do
   if not generation then
     break
   end
-  local older = "(" .. (redis.call("HGET", generations, generation) or 0)
-  local ids = redis.call("ZRANGEBYSCORE", items_of_generation .. generation, "-inf", older, "LIMIT", 0, left)
+  local older = "(" .. whole(tonumber(redis.call("HGET", generations, generation)) or 0)
+  local ids = members_of("ZRANGEBYSCORE", items_of_generation .. generation, "-inf", older, "LIMIT", 0, left)
   for _, id in ipairs(ids) do
     local place = place_of(id)
     if place and place[5] == generation then

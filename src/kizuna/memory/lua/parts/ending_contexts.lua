@@ -69,7 +69,7 @@ local function end_items_of(id, most)
     redis.call("HDEL", contexts_ending, id)
     return 0
   end
-  local ids = redis.call("ZRANGEBYSCORE", context_order_of .. id, "-inf", whole(rule[2]), "LIMIT", 0, most)
+  local ids = members_of("ZRANGEBYSCORE", context_order_of .. id, "-inf", whole(rule[2]), "LIMIT", 0, most)
   for _, item in ipairs(ids) do
     local place = place_of(item)
     if place and place[2] == id then
@@ -82,7 +82,7 @@ local function end_items_of(id, most)
     return most
   end
   -- What is in the index and not in its order was written by others, a moment ago.
-  local strangers = redis.call("SRANDMEMBER", items_of_context .. id, most)
+  local strangers = members_of("SRANDMEMBER", items_of_context .. id, most)
   for _, item in ipairs(strangers) do
     local place = not place_of(item) and place_of_stranger(item, id)
     if place then

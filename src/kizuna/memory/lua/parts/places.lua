@@ -15,6 +15,12 @@ local function try(...)
   return reply
 end
 
+-- What an index has. None, if somebody else put something in its place: one sweep is for all, and goes on.
+local function members_of(...)
+  local ids = redis.pcall(...)
+  return ids.err and {} or ids
+end
+
 -- nil if it has none, or one that nobody can read.
 local function place_of(id)
   local packed = redis.call("HGET", item_places, id)
@@ -81,5 +87,5 @@ end
 
 -- Whether its generation was raised since it was made: to everybody who reads, it has ended.
 local function is_outdated(generation, number)
-  return generation and tonumber(redis.call("HGET", generations, generation) or 0) > (tonumber(number) or 0)
+  return generation and (tonumber(redis.call("HGET", generations, generation)) or 0) > (tonumber(number) or 0)
 end
