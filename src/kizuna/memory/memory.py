@@ -375,6 +375,10 @@ class Memory:
         """End what is due now, and take in what others wrote: what the background does all the time. How many ended."""
         return await self._tending.sweep()
 
+    async def end_due(self) -> None:
+        """End what is due now, and go on with what was begun until it is done; for programs that end soon."""
+        await self._tending.end_due()
+
     async def verify(self, *, repair: bool = False) -> Report:
         """Whether everything is where it should be, all indexes exact; and with `repair`, see to it."""
         return await self.care.verify(repair)

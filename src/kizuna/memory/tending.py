@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kizuna.memory.relaying import relay
 from kizuna.memory.server_keeper import ServerKeeper
 from kizuna.memory.settling import settle_whole
-from kizuna.memory.sweeping import Sweeper
+from kizuna.memory.sweeping import Sweeper, end_due
 
 if TYPE_CHECKING:
     from kizuna.coordination.background import Background, Repetition
@@ -52,6 +52,11 @@ class Tending:
     async def sweep(self) -> int:
         """What is done in the background all the time, now. How many ended."""
         return await self._sweep(self._server, self._sweepers)
+
+    async def end_due(self) -> None:
+        """What a sweep begins with, and nothing of what others wrote."""
+        for shard in self._server.shards:
+            await end_due(self._server, shard)
 
     def end(self) -> None:
         for repetition in self._repetitions:

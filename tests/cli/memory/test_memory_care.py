@@ -59,6 +59,31 @@ def test_where_nothing_is_off_it_is_said(kizuna: Runner) -> None:
     assert kizuna.row("verify")["exact"] is True
 
 
+def test_what_ended_while_nobody_was_there_is_not_off(
+    with_settings: Callable[..., Runner], server: ServerProcess, root: str
+) -> None:
+    kizuna = with_settings(item_least_s=0.01, context_least_s=0.01)
+    kizuna.done("put", "x", "--id", "a", "--ttl", "0.01")
+    kizuna.done("contexts", "create", "x", "--id", "c", "--ttl", "0.01", "--inactive")
+    keys = (f"{root}:memory:short:item:a", f"{root}:memory:context:c")
+    asyncio.run(eventually(lambda: server.call("EXISTS", *keys) == 0))
+    # As if that was long ago: longer than what has ended may wait for a sweeper.
+    server.call("ZADD", f"{root}:memory:short:idx:expiry", "XX", 1, "a")
+    server.call("ZADD", f"{root}:memory:ctx:idx:expiry", "XX", 1, "c")
+
+    assert kizuna.row("verify")["exact"] is True
+    assert [event["id"] for event in kizuna.rows("watch", "expired", "--since", "0", "--no-wait")] == ["a", "c"]
+
+
+def test_a_generation_that_was_raised_leaves_nothing(kizuna: Runner) -> None:
+    kizuna.done("put", "[0.1]", "--id", "vector", "--generation", "model")
+    kizuna.done("raise", "model")
+    kizuna.done("raise", "another")
+
+    assert kizuna.row("verify")["members"] == 0
+    assert kizuna.row("verify")["exact"] is True
+
+
 def test_what_is_off_is_said_and_mended_when_that_is_wanted(kizuna: Runner, server: ServerProcess, root: str) -> None:
     kizuna.done("put", "x", "--id", "a")
     server.call("SREM", f"{root}:memory:short:idx:type:note", "a")

@@ -11,6 +11,7 @@ from kizuna.cli.memory.reading import remembering
 from kizuna.cli.output import json_option, say, show
 
 if TYPE_CHECKING:
+    from kizuna.app import Kizuna
     from kizuna.cli import Invocation
 
 
@@ -46,8 +47,15 @@ def raise_generation(invocation: Invocation, generation: str, as_json: bool) -> 
     $ kizuna memory put "[0.1, 0.7]" --generation model
     $ kizuna memory raise model
     """
-    number = remembering(invocation, lambda k: k.memory.raise_generation(generation))
+    number = remembering(invocation, lambda k: raised(k, generation))
     if as_json:
         show({"generation": generation, "number": number}, as_json=True)
     else:
         say(f"{safe(generation)} is at {number} now; what was made of an older one has ended.")
+
+
+async def raised(k: Kizuna, generation: str) -> int:
+    number = await k.memory.raise_generation(generation)
+    # In a program that stays, the sweeper puts them away.
+    await k.memory.end_due()
+    return number

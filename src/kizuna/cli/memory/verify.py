@@ -12,6 +12,7 @@ from kizuna.cli.memory.reading import remembering
 from kizuna.cli.output import json_option, put, say, show
 
 if TYPE_CHECKING:
+    from kizuna.app import Kizuna
     from kizuna.memory.verifying.report import Report
 
 _LONGEST = 1000
@@ -25,21 +26,27 @@ def verify(ctx: click.Context, repair: bool, as_json: bool) -> None:
     """Check that nothing is missing or left behind.
 
     Every item and context has to stand in each index where it belongs, at its right place, and nothing else. Exit
-    code 4 if something is off, and was not repaired. It works beside programs that write: what looks wrong is looked at
-    once more.
+    code 4 if something is off, and was not repaired. What has ended while no program was there is put away first. It
+    works beside programs that write: what looks wrong is looked at once more.
 
     \b
     $ kizuna memory verify
     $ kizuna memory verify --repair
     $ kizuna memory verify --json | jq '.findings[] | .key'
     """
-    report = remembering(ctx.obj, lambda k: k.memory.verify(repair=repair))
+    report = remembering(ctx.obj, lambda k: verified(k, repair))
     if as_json:
         show(report.as_dict(), as_json=True)
     else:
         show_report(report)
     if not report.exact:
         ctx.exit(CONFLICT)
+
+
+async def verified(k: Kizuna, repair: bool) -> Report:
+    # Where nobody else remembers at the moment, nobody ends what is due: that it still stands there is no fault.
+    await k.memory.end_due()
+    return await k.memory.verify(repair=repair)
 
 
 def show_report(report: Report) -> None:
