@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from google.protobuf.message import Message
 from grpc import StatusCode
-from tests.match.director.functions import BLOCKING, Evaluate, Function, FunctionServer, functions_served
+from tests.match.director.functions import BLOCKING, Evaluate, Function, FunctionServer, Judge, functions_served
 
 from kizuna import connect
 from kizuna.app import Kizuna
@@ -112,13 +112,16 @@ async def open_match(
     evaluator: Evaluator | None = None,
     *,
     evaluate: Evaluate | None = None,
+    judge: Judge | None = None,
     evaluator_at: str = "",
     **changes: Any,
 ) -> AsyncIterator[OpenMatch]:
-    """`changes` are of the settings of match. With `evaluate`, the director asks a service that decides so."""
+    """`changes` are of the settings of match. With `evaluate` or `judge`, a service decides that the director asks."""
     async with functions_served() as functions:
         if evaluate is not None:
             functions.evaluate, evaluator_at = evaluate, functions.address
+        if judge is not None:
+            functions.judge, evaluator_at = judge, functions.address
         changes["evaluator"] = evaluator_at
         settings = msgspec.structs.replace(settings, match=MatchSettings(**changes))
         async with connect(settings) as k:

@@ -25,6 +25,7 @@ BLOCKING = "blocking"
 """The profile whose function proposes nothing, and does not end until it is told to."""
 Function = Callable[[messages_pb2.MatchProfile], AsyncIterator[messages_pb2.Match]]
 Evaluate = Callable[[list[messages_pb2.Match]], AsyncIterator[str]]
+Judge = Callable[[AsyncIterator[messages_pb2.Match]], AsyncIterator[str]]
 
 
 def proposing(*matches: messages_pb2.Match) -> Function:
@@ -61,11 +62,13 @@ def by_profile(**functions: Function) -> Function:
 
 
 class FunctionServer(matchfunction_pb2_grpc.MatchFunctionServicer, evaluator_pb2_grpc.EvaluatorServicer):
-    """`function` and `evaluate` may be replaced at any time. What they raise, their callers are told."""
+    """`function` and `evaluate` may be replaced at any time, the latter by a `judge` who need not have seen all
+    proposals to keep one. What they raise, their callers are told."""
 
     def __init__(self) -> None:
         self.function: Function = proposing()
         self.evaluate: Evaluate = _all
+        self.judge: Judge = self._with_all
         self.blocks = False
         self.unblocked = asyncio.Event()
         self.runs = 0
@@ -104,15 +107,18 @@ class FunctionServer(matchfunction_pb2_grpc.MatchFunctionServicer, evaluator_pb2
         yield
 
     async def Evaluate(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
-        matches = [request.match async for request in requests]
         try:
-            async for match_id in self.evaluate(matches):
+            async for match_id in self.judge(request.match async for request in requests):
                 yield evaluator_pb2.EvaluateResponse(match_id=match_id)
         except ValueError as error:
             await context.abort(grpc.StatusCode.UNKNOWN, str(error))
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
+
+    async def _with_all(self, matches: AsyncIterator[messages_pb2.Match]) -> AsyncIterator[str]:
+        async for match_id in self.evaluate([match async for match in matches]):
+            yield match_id
 
     async def answer_rest(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Chunks that are cut anywhere, as HTTP allows."""

@@ -13,7 +13,8 @@ from tests.match.director.directing import match_of
 from kizuna import connect
 from kizuna.errors import FunctionFailed
 from kizuna.match import Pool
-from kizuna.match.director.evaluators import LocalJudge
+from kizuna.match.director.evaluators import Judge, LocalJudge
+from kizuna.match.director.proposals import Proposal
 from kizuna.match.director.synchronizer import Synchronizer
 from kizuna.match.matches import best_first
 from kizuna.match.matchmaking import Matchmaking
@@ -44,8 +45,11 @@ class Proposing:
 
 
 @asynccontextmanager
-async def synchronizing(mm: Matchmaking, *, collection_s: float = 20.0) -> AsyncIterator[Synchronizer]:
-    synchronizer = Synchronizer(mm, LocalJudge(best_first), registration_s=0.0, collection_s=collection_s)
+async def synchronizing(
+    mm: Matchmaking, judge: Judge | None = None, *, collection_s: float = 20.0
+) -> AsyncIterator[Synchronizer]:
+    judge = judge or LocalJudge(best_first)
+    synchronizer = Synchronizer(mm, judge, registration_s=0.0, collection_s=collection_s)
     yield synchronizer
     await synchronizer.aclose()
 
@@ -73,6 +77,24 @@ async def test_matches_that_are_not_fetched_are_given_back(mm: Matchmaking) -> N
         left = {match.match_id for match in matches} - {first.match_id}
         assert second.match_id in left
         await eventually(lambda: waiting_are(mm, left), within_s=20)
+
+
+class KeepsAtOnce:
+    name = "keeps at once"
+
+    async def ids_of(self, proposals: AsyncIterator[Proposal]) -> AsyncGenerator[str, None]:
+        async for proposal in proposals:
+            yield proposal.match.id
+
+
+async def test_nor_are_those_that_were_taken_while_their_function_still_ran(mm: Matchmaking) -> None:
+    matches = await singles(mm, 3)
+    async with synchronizing(mm, KeepsAtOnce()) as synchronizer:
+        async with aclosing(synchronizer.fetch(Proposing(*matches, ends=False), ANY)) as fetched:
+            first, _ = await anext(fetched), await anext(fetched)
+            await eventually(lambda: waiting_are(mm, set()), within_s=20)
+
+        await eventually(lambda: waiting_are(mm, {match.match_id for match in matches} - {first.match_id}), within_s=20)
 
 
 async def test_matches_are_given_back_when_the_caller_leaves_while_they_are_taken(mm: Matchmaking) -> None:

@@ -1,13 +1,11 @@
-"""What match functions have proposed, and what an evaluator left of it. Does no I/O."""
+"""What match functions have proposed. Does no I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from kizuna.errors import EvaluatorFailed, FunctionFailed
 from kizuna.match.matches import EVALUATION_INPUT, Match
 from kizuna.match.openmatch import messages_pb2
 
@@ -21,6 +19,8 @@ class Proposal:
     address: str
     """Where its function is served."""
     has_readable_score: bool
+    is_withdrawn: bool = False
+    """Its function has failed, or nobody waits for it any more: it does not stand, whoever keeps it."""
 
     @classmethod
     def of(cls, message: messages_pb2.Match, address: str) -> Proposal:
@@ -35,30 +35,6 @@ class Proposal:
         if backfill is not None and not self.message.backfill.id:
             self.message.backfill.CopyFrom(backfill.message)
         return self.message
-
-
-def check_distinct(proposals: Iterable[Proposal]) -> None:
-    """FunctionFailed if two functions have called different matches by one id."""
-    first: dict[str, Proposal] = {}
-    for proposal in proposals:
-        other = first.setdefault(proposal.match.id, proposal)
-        if other is not proposal:
-            addresses = " and ".join(dict.fromkeys((other.address, proposal.address)))
-            raise FunctionFailed(addresses, f'multiple match functions used same match_id: "{proposal.match.id}"')
-
-
-def chosen(proposals: Sequence[Proposal], ids: Iterable[str], evaluator: str) -> list[Proposal]:
-    """Those that stand, in the order of the evaluator. EvaluatorFailed if it named one twice, or one that is not."""
-    by_id = {proposal.match.id: proposal for proposal in proposals}
-    kept: dict[str, Proposal] = {}
-    for match_id in ids:
-        if match_id not in by_id:
-            reason = f'evaluator returned match_id "{match_id}" which does not correspond to its any match in its input'
-            raise EvaluatorFailed(evaluator, reason)
-        if match_id in kept:
-            raise EvaluatorFailed(evaluator, f'evaluator returned same match_id twice: "{match_id}"')
-        kept[match_id] = by_id[match_id]
-    return list(kept.values())
 
 
 def _copy(message: messages_pb2.Match) -> messages_pb2.Match:

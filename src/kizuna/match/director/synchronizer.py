@@ -1,14 +1,14 @@
 """FetchMatches calls that come together are decided about together.
 
-    join ──> functions run ──registration_s──> no more join ──all done, or collection_s──> evaluator ──> take ──> told
-                                                                                                           │
-    calls that come meanwhile wait for the next cycle <────────────────────────────────────────────────────┘
+    join ──> functions run ──registration_s──> no more join ──> all are done, or collection_s is over ──> next cycle
+                 │ proposals, as they come                                                                  ↑
+                 └───> evaluator ──> take ──> told, as soon as the evaluator keeps one ─────────────────────┘
 
 So the functions of a cycle see what the one before it has left. Over several processes nobody waits for anybody:
 the tickets of a match are taken together or not at all.
 
-Open Match can hand a match on while other functions still run, if its evaluator decides so early. Here a cycle is
-decided about as a whole, as Open Match's own evaluator does it.
+An evaluator of somebody's own may keep a match while other functions still run. Ours cannot: a better one for the same
+tickets may follow, as with Open Match's own.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import logging
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kizuna.errors import EvaluatorFailed, KizunaError
+from kizuna.errors import KizunaError
 from kizuna.match.director.counts import Counts
 from kizuna.match.director.cycles import Call, Cycle
-from kizuna.match.director.proposals import Proposal, check_distinct, chosen
+from kizuna.match.director.judging import Judging
 
 if TYPE_CHECKING:
     from kizuna.match.director.evaluators import Judge
+    from kizuna.match.director.proposals import Proposal
     from kizuna.match.director.remote_functions import RemoteFunction
     from kizuna.match.matchmaking import Matchmaking
     from kizuna.match.openmatch import messages_pb2
@@ -58,8 +59,7 @@ class Synchronizer:
         cycle.add(call)
         self.under_way += 1
         try:
-            await call.decided.wait()
-            while call.kept:
+            while await call.has_match():
                 yield call.kept[0].answer()
                 # Whoever asks for the next one has this one.
                 call.kept.popleft()
@@ -77,24 +77,8 @@ class Synchronizer:
             cycle.task.add_done_callback(self._cycles.pop)
         return self._newest
 
-    async def decide(self, proposals: Sequence[Proposal]) -> list[Proposal]:
-        """Those that the evaluator kept. FunctionFailed or EvaluatorFailed if that cannot be said."""
-        kept: list[Proposal] = []
-        try:
-            check_distinct(proposals)
-            kept = chosen(proposals, await self._kept_ids(proposals), self._judge.name)
-        finally:
-            self.counts.rejected += len(proposals) - len(kept)
-        return kept
-
-    async def _kept_ids(self, proposals: Sequence[Proposal]) -> list[str]:
-        try:
-            async with asyncio.timeout(self.collection_s) as limit:
-                return await self._judge.ids_of(proposals)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise EvaluatorFailed(self._judge.name, f"it took longer than {self.collection_s:g}s") from error
+    def judging(self) -> Judging:
+        return Judging(self._judge, self.collection_s)
 
     async def take(self, kept: Sequence[Proposal]) -> list[Proposal]:
         """Those whose tickets were all there to be taken."""
