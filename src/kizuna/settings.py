@@ -414,6 +414,14 @@ class MatchSettings(Section, frozen=True, kw_only=True):
     evaluator: str = ""
     """Where an Evaluator of Open Match is served, as host:port, that decides which matches stand; empty: the best score
     first, and no ticket twice."""
+    functions_tls: bool = False
+    """Whether match functions and the evaluator are called by TLS; their certificates are always verified."""
+    functions_tls_ca_file: str = ""
+    """The CA that signed their certificates; the system's own list if empty."""
+    functions_tls_cert_file: str = ""
+    """Our certificate, where they ask for one."""
+    functions_tls_key_file: str = ""
+    """The key of our certificate; empty if it is in `functions_tls_cert_file`."""
     page_size: Annotated[int, Meta(ge=10, le=10_000)] = 1_000
     """How many tickets are in one message of QueryTickets."""
 
@@ -422,6 +430,10 @@ class MatchSettings(Section, frozen=True, kw_only=True):
             yield f"ticket_s = {self.ticket_s:g} is above ticket_most_s = {self.ticket_most_s:g}"
         if bool(self.tls_cert_file) != bool(self.tls_key_file):
             yield "tls_cert_file and tls_key_file have to be set together"
+        if self.functions_tls_key_file and not self.functions_tls_cert_file:
+            yield "functions_tls_key_file is set without functions_tls_cert_file"
+        if not self.functions_tls and (self.functions_tls_ca_file or self.functions_tls_cert_file):
+            yield "functions_tls_* files are set without functions_tls = true"
 
 
 class KeptSettings(Section, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -155,14 +156,21 @@ async def _all(matches: Iterable[messages_pb2.Match]) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def functions_served() -> AsyncIterator[FunctionServer]:
+async def functions_served(
+    credentials: grpc.ServerCredentials | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[FunctionServer]:
+    """With credentials, by TLS: those of gRPC, and the same for HTTP."""
     functions = FunctionServer()
     server = grpc.aio.server()
     matchfunction_pb2_grpc.add_MatchFunctionServicer_to_server(functions, server)  # type: ignore[no-untyped-call]
     evaluator_pb2_grpc.add_EvaluatorServicer_to_server(functions, server)  # type: ignore[no-untyped-call]
-    functions.port = server.add_insecure_port("127.0.0.1:0")
+    functions.port = (
+        server.add_secure_port("127.0.0.1:0", credentials) if credentials else server.add_insecure_port("127.0.0.1:0")
+    )
     async with AsyncExitStack() as cleanup:
-        rest = await cleanup.enter_async_context(await asyncio.start_server(functions.answer_rest, "127.0.0.1", 0))
+        rest = await cleanup.enter_async_context(
+            await asyncio.start_server(functions.answer_rest, "127.0.0.1", 0, ssl=tls)
+        )
         functions.rest_port = rest.sockets[0].getsockname()[1]
         await server.start()
         cleanup.push_async_callback(server.stop, None)

@@ -16,11 +16,14 @@ from tests.match.director.functions import failing, never_ending, proposing
 from kizuna.errors import FunctionFailed
 from kizuna.match.director import remote_functions
 from kizuna.match.director.channels import Channels, address_of
+from kizuna.match.director.function_tls import FunctionTls
 from kizuna.match.director.rest_functions import run_over_rest
 from kizuna.match.openmatch import backend_pb2, matchfunction_pb2_grpc, messages_pb2
+from kizuna.settings import MatchSettings
 from kizuna.testing import eventually
 
 ANY = messages_pb2.MatchProfile(name="any")
+PLAIN = FunctionTls(MatchSettings())
 
 
 @contextmanager
@@ -186,7 +189,7 @@ async def test_a_function_cannot_fill_our_memory(om: OpenMatch, monkeypatch: pyt
 
 async def test_what_is_under_way_ends_when_the_connections_are_closed(om: OpenMatch) -> None:
     om.functions.function = never_ending()
-    channels = Channels()
+    channels = Channels(PLAIN)
     function = remote_functions.RemoteFunctions(channels).at(om.functions.config)
 
     async def run() -> list[messages_pb2.Match]:
@@ -205,7 +208,7 @@ async def test_what_is_under_way_ends_when_the_connections_are_closed(om: OpenMa
 
 
 async def test_one_connection_serves_all_who_call_an_address() -> None:
-    channels = Channels()
+    channels = Channels(PLAIN)
     with channels.to("127.0.0.1:1") as one, channels.to("127.0.0.1:1") as other:
         assert one is other
     with channels.to("127.0.0.1:1") as again:
@@ -214,7 +217,7 @@ async def test_one_connection_serves_all_who_call_an_address() -> None:
 
 
 async def test_connections_that_nobody_uses_any_more_are_closed_once_they_are_many() -> None:
-    channels = Channels()
+    channels = Channels(PLAIN)
     with channels.to("127.0.0.1:1") as used:
         for port in range(2, 200):
             with channels.to(f"127.0.0.1:{port}"):

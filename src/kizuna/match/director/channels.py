@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc.aio
+
+if TYPE_CHECKING:
+    from kizuna.match.director.function_tls import FunctionTls
 
 LARGEST_BYTES = 64 * 1024 * 1024
 """No single answer may be larger."""
@@ -27,7 +30,10 @@ _OPTIONS = [
 
 
 class Channels:
-    def __init__(self) -> None:
+    """`tls` says whether they are by TLS."""
+
+    def __init__(self, tls: FunctionTls) -> None:
+        self.tls = tls
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._users: dict[str, int] = {}
         self._closing: set[asyncio.Task[Any]] = set()
@@ -48,10 +54,16 @@ class Channels:
     def _take(self, address: str) -> grpc.aio.Channel:
         self._drop_unused()
         # Whoever was used last stands last.
-        channel = self._channels.pop(address, None) or grpc.aio.insecure_channel(f"dns:///{address}", _OPTIONS)
+        channel = self._channels.pop(address, None) or self._open(address)
         self._channels[address] = channel
         self._users[address] = self._users.get(address, 0) + 1
         return channel
+
+    def _open(self, address: str) -> grpc.aio.Channel:
+        target, credentials = f"dns:///{address}", self.tls.credentials
+        if credentials is None:
+            return grpc.aio.insecure_channel(target, _OPTIONS)
+        return grpc.aio.secure_channel(target, credentials, _OPTIONS)
 
     def _drop_unused(self) -> None:
         unused = [address for address in self._channels if not self._users[address]]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kizuna.match.director.backend_calls import BackendCalls
 from kizuna.match.director.channels import Channels
 from kizuna.match.director.evaluators import Judge, LocalJudge, RemoteJudge
+from kizuna.match.director.function_tls import FunctionTls
 from kizuna.match.director.query_calls import QueryCalls
 from kizuna.match.director.remote_functions import RemoteFunctions
 from kizuna.match.director.synchronizer import Synchronizer
@@ -32,7 +33,8 @@ class Director:
     """
 
     def __init__(self, mm: Matchmaking, settings: MatchSettings, evaluator: Evaluator | None = None) -> None:
-        self._channels = Channels()
+        self._tls = FunctionTls(settings)
+        self._channels = Channels(self._tls)
         self._synchronizer = Synchronizer(
             mm,
             self._judge(settings, evaluator),
@@ -63,6 +65,8 @@ class Director:
         return self._query.rpcs()
 
     async def run(self, started: asyncio.Event) -> None:
+        # Read now, so that files that cannot be used are told of at the start, and not to somebody who fetches.
+        _ = self._tls.credentials
         started.set()
         try:
             await asyncio.get_running_loop().create_future()

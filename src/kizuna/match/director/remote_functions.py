@@ -18,6 +18,7 @@ from kizuna.match.serving.statuses import BadCall
 
 if TYPE_CHECKING:
     from kizuna.match.director.channels import Channels
+    from kizuna.match.director.function_tls import FunctionTls
 
 LARGEST_ALL = 4 * LARGEST_BYTES
 """Nor may all answers of a function together."""
@@ -42,7 +43,7 @@ class RemoteFunctions:
         if config.type == backend_pb2.FunctionConfig.GRPC:
             return _Bounded(GrpcFunction(self._channels, address_of(config.host, config.port)))
         if config.type == backend_pb2.FunctionConfig.REST:
-            return _Bounded(RestFunction(config.host, config.port))
+            return _Bounded(RestFunction(config.host, config.port, self._channels.tls))
         raise BadCall(StatusCode.INVALID_ARGUMENT, "provided match function type is not supported")
 
 
@@ -75,12 +76,13 @@ def _is_cancelled() -> bool:
 
 
 class RestFunction:
-    def __init__(self, host: str, port: int) -> None:
-        self._host, self._port = host, port
+    def __init__(self, host: str, port: int, tls: FunctionTls) -> None:
+        self._host, self._port, self._tls = host, port, tls
         self.address = address_of(host, port)
 
     async def run(self, profile: messages_pb2.MatchProfile) -> AsyncGenerator[messages_pb2.Match, None]:
-        async with aclosing(run_over_rest(self._host, self._port, profile, LARGEST_BYTES)) as proposals:
+        run = run_over_rest(self._host, self._port, profile, LARGEST_BYTES, self._tls.context)
+        async with aclosing(run) as proposals:
             async for proposal in proposals:
                 yield proposal
 

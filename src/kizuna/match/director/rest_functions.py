@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
@@ -28,13 +29,17 @@ _TOLD_OF_BODY = 200
 
 
 async def run_over_rest(
-    host: str, port: int, profile: messages_pb2.MatchProfile, largest_bytes: int
+    host: str,
+    port: int,
+    profile: messages_pb2.MatchProfile,
+    largest_bytes: int,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[messages_pb2.Match, None]:
     """FunctionFailed if it does not end well, or sends a line of more than `largest_bytes`."""
     address = address_of(host, port)
     request = _request(address, profile)
     try:
-        reader, writer = await asyncio.open_connection(host, port)
+        reader, writer = await asyncio.open_connection(host, port, ssl=tls)
         try:
             writer.write(request)
             await writer.drain()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kizuna.asgi import AsgiServer, listen, url_of
-from kizuna.errors import SettingsError
 from kizuna.match.gateway.app import GatewayApp
-from kizuna.store.dialing import expanded
+from kizuna.match.serving.credentials import tls_of
 
 if TYPE_CHECKING:
     import socket
@@ -56,7 +54,7 @@ class Gateway:
 
     async def run(self, started: asyncio.Event) -> None:
         self._stopping.clear()
-        tls = tls_context(self._settings)
+        tls = tls_of(self._settings)
         self._server = AsgiServer(self.app, self._stopping, tls)
         await self._server.run(await self._listen("https" if tls else "http"), started)
 
@@ -82,20 +80,3 @@ class Gateway:
 def largest_body(settings: MatchSettings) -> int:
     """A ticket that is too large is refused by who knows what it is, in words; this is for what is larger still."""
     return max(_TAKEN_AT_LEAST, _TIMES_LARGEST * settings.largest_bytes)
-
-
-def tls_context(settings: MatchSettings) -> ssl.SSLContext | None:
-    """None: nothing is said about it."""
-    if not settings.tls_cert_file:
-        return None
-    try:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        # A password is given so that OpenSSL does not ask for one at the terminal.
-        context.load_cert_chain(expanded(settings.tls_cert_file) or "", expanded(settings.tls_key_file), password="")
-        if settings.tls_client_ca_file:
-            context.load_verify_locations(expanded(settings.tls_client_ca_file))
-            context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ssl.SSLError) as error:
-        files = ", ".join(filter(None, (settings.tls_cert_file, settings.tls_key_file, settings.tls_client_ca_file)))
-        raise SettingsError(f"match.tls_*: {files} cannot be used: {error}") from None
-    return context
