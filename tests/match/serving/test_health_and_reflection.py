@@ -85,6 +85,8 @@ async def test_a_service_that_is_not_here_is_not_found() -> None:
 
 # reflection
 
+TODAY = "grpc.reflection.v1.ServerReflection"
+
 
 class Tool:
     """As grpcurl does it: with messages made of the files that the server tells."""
@@ -142,7 +144,8 @@ async def test_a_tool_finds_every_method_and_can_call_it(version: str) -> None:
         call = channel.unary_unary(f"/{OURS}/GetTicket", request.SerializeToString, response.FromString)
         ticket = await call(request(ticket_id="a"))
 
-    assert services == {OURS, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+    reflecting = {"grpc.reflection.v1alpha.ServerReflection", "grpc.reflection.v1.ServerReflection"}
+    assert services == {OURS, "grpc.health.v1.Health"} | reflecting
     methods = {method.name for method in pool.FindServiceByName(OURS).methods}
     assert methods == {rpc.method for rpc in server._rpcs}
     assert len(methods) == 10
@@ -151,7 +154,13 @@ async def test_a_tool_finds_every_method_and_can_call_it(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "symbol", ["openmatch.Ticket", "grpc.health.v1.Health", "grpc.reflection.v1alpha.ErrorResponse"]
+    "symbol",
+    [
+        "openmatch.Ticket",
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ErrorResponse",
+        "grpc.reflection.v1.ServerReflection",
+    ],
 )
 async def test_a_tool_finds_all_that_is_served_with_what_it_needs(symbol: str) -> None:
     server = server_of(getting(named))
@@ -159,6 +168,21 @@ async def test_a_tool_finds_all_that_is_served_with_what_it_needs(symbol: str) -
         pool = await Tool(channel, "grpc.reflection.v1alpha.ServerReflection").pool_of(symbol)
 
     assert pool.FindFileContainingSymbol(symbol)
+
+
+async def test_a_tool_that_knows_the_newer_name_only_learns_to_ask_by_it() -> None:
+    server = server_of(getting(named))
+    async with running(server), channel_to(server) as channel:
+        pool = await Tool(channel, TODAY).pool_of(TODAY)
+        method = pool.FindMethodByName(f"{TODAY}.ServerReflectionInfo")
+        request, response = map(message_factory.GetMessageClass, (method.input_type, method.output_type))
+        stream = channel.stream_stream(f"/{TODAY}/{method.name}", request.SerializeToString, response.FromString)()
+        await stream.write(request(list_services=""))
+        answer = await stream.read()
+        await stream.done_writing()
+
+    assert request.DESCRIPTOR.full_name == "grpc.reflection.v1.ServerReflectionRequest"
+    assert OURS in {service.name for service in answer.list_services_response.service}
 
 
 async def test_a_tool_that_asks_for_what_is_not_here_is_told() -> None:
