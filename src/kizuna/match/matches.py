@@ -61,6 +61,8 @@ class Match:
     """Whether a game server has to be found; not so where the tickets join one."""
     made_by: Any = field(default=None, repr=False)
     """What a backend remembers about it."""
+    assignment: Assignment | None = field(default=None, init=False, repr=False)
+    """What its tickets got, once a backend has assigned them; of several, that of its first ticket."""
     _ticket_ids: list[str] | None = field(default=None, init=False, repr=False)
 
     @property

@@ -159,6 +159,7 @@ def test_a_backend_makes_matches_until_it_is_told_to_stop(
     assert backend.process.stdout is not None
     match = json.loads(backend.process.stdout.readline())
     assert (match["profile"], match["tickets"][:1], len(match["tickets"])) == ("duel", waiting, 2)
+    assert match["connection"] == "game-1.example.com:7777"
     assert asked(f"{backend.facts['probes']}/readyz")["status"] == "ready"
     code, said = backend.end(signal.SIGTERM)
     assert (code, said.splitlines()[-1]) == (0, "Stopped by SIGTERM: 2 tickets assigned, 0 failures.")
@@ -179,7 +180,7 @@ def test_one_tick_tells_what_it_did(kizuna: Runner, plan: str) -> None:
         kizuna.done("ticket", "create", "--tag", tag)
     header, *rest = kizuna.done("backend", plan, "--once", "-v").stdout.splitlines()
 
-    assert header.split()[1] == "duel"
+    assert (header.split()[1], header.split()[-1]) == ("duel", "game-1.example.com:7777")
     told = dict(line.split() for line in rest)
     assert {name: told[name] for name in ("fetched", "matches", "assigned", "released")} == {
         "fetched": "3",

@@ -9,7 +9,7 @@ import pytest
 from tests.match.simulation.plans import ALONE, DUELS, PLAYERS, TEAMS, written
 
 from kizuna.cli import command
-from kizuna.cli.exit_codes import BAD_SETTINGS, FAILURE
+from kizuna.cli.exit_codes import BAD_SETTINGS, FAILURE, USAGE
 from kizuna.testing.commands import Runner
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "arena.toml"
@@ -68,6 +68,24 @@ def test_the_histograms_are_written_as_a_picture(simulate: Runner, tmp_path: Pat
 
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert ended.stderr == "The picture is in out.png.\n"
+
+
+@pytest.mark.parametrize("name", ["out.jpg", "out.png.svg"])
+def test_a_picture_of_another_kind_is_refused_and_nothing_is_played(
+    simulate: Runner, tmp_path: Path, name: str
+) -> None:
+    ended = simulate(written(tmp_path, DUELS + ALONE), "--png", name)
+
+    assert (ended.exit_code, ended.stdout) == (USAGE, "")
+    assert f"{name} is no name for a PNG" in ended.stderr
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("name", ["out.PNG", "out"])
+def test_a_picture_may_have_any_name_that_does_not_say_otherwise(simulate: Runner, tmp_path: Path, name: str) -> None:
+    simulate.done(written(tmp_path, DUELS + ALONE), "--hours", "0.01", "--png", name)
+
+    assert (tmp_path / name).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
 def test_a_picture_that_cannot_be_written_is_told(simulate: Runner, tmp_path: Path) -> None:

@@ -108,9 +108,14 @@ def as_data(tick: Tick) -> Row:
 def show_matches(tick: Tick, *, as_json: bool) -> None:
     for match in tick.matches:
         if as_json:
-            show({"match": match.id, "profile": match.profile, "tickets": match.ticket_ids}, as_json=True)
+            show(as_row(match), as_json=True)
         else:
             put(as_line(match))
+
+
+def as_row(match: Match) -> Row:
+    connection = match.assignment.connection if match.assignment else None
+    return {"match": match.id, "profile": match.profile, "tickets": match.ticket_ids, "connection": connection}
 
 
 def as_line(match: Match) -> str:
@@ -119,4 +124,6 @@ def as_line(match: Match) -> str:
     at = click.style(f"{datetime.now().astimezone():%H:%M:%S.%f}"[:-3], dim=True)
     ids = " ".join(map(safe, match.ticket_ids[:_NAMED]))
     more = f" and {len(match.tickets) - _NAMED} more" if len(match.tickets) > _NAMED else ""
-    return f"{at} {click.style(safe(match.profile), fg='green')}  {safe(match.id, 200)}  {ids}{more}"
+    # Who joins a running match is told by its game server.
+    where = safe(match.assignment.connection, 200) if match.assignment else "-"
+    return f"{at} {click.style(safe(match.profile), fg='green')}  {safe(match.id, 200)}  {ids}{more}  {where}"

@@ -55,6 +55,8 @@ def simulate(
     from kizuna.loop import run
 
     require("google.protobuf")
+    if picture:
+        check_name(Path(picture))
     outcomes = run(played(list(loaded(files)), seed, hours, invocation.settings.match))
     if as_json:
         show([row for outcome in outcomes for row in outcome.as_dicts()], as_json=True)
@@ -100,6 +102,13 @@ def print_all(outcomes: Sequence[Outcome]) -> None:
     columns = shutil.get_terminal_size().columns
     for line in draw(outcomes[0], columns, blocks=blocks_for(sys.stdout.encoding)):
         put(line)
+
+
+def check_name(picture: Path) -> None:
+    """Before a day is played, and not after it."""
+    if picture.suffix.lower() not in ("", ".png"):
+        message = f"{picture} is no name for a PNG, which is all that can be written: say {picture.with_suffix('.png')}"
+        raise click.BadParameter(message, param_hint="--png")
 
 
 def write_picture(path: Path, outcomes: Sequence[Outcome]) -> None:

@@ -164,8 +164,10 @@ class OneTick:
         finally:
             self._counts.assigner_s.observe(time.perf_counter() - began)
         assigned = await self._assign_groups(groups)
+        assignments = {id_: group.assignment for group in groups for id_ in group.ticket_ids}
         for match in matches:
             if assigned.issuperset(match.ticket_ids):
+                match.assignment = assignments[match.ticket_ids[0]] if match.tickets else None
                 self._stands(match)
         # A match that the assigner has left out waits on.
         await self._batch.release(ids)
