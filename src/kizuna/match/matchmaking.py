@@ -9,7 +9,6 @@ Keys and bytes are those of minimatch, so its frontends and backends may share t
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -29,7 +28,7 @@ from kizuna.match.servers import Servers
 from kizuna.match.shard import Shard
 from kizuna.match.tickets import Assignment, Ticket, fill, new_ticket
 from kizuna.match.watching import Watchers
-from kizuna.match.xids import made_at
+from kizuna.match.xids import is_old
 from kizuna.metrics import Measure
 from kizuna.store.sharding import roots_for
 
@@ -149,7 +148,7 @@ class Matchmaking:
     async def _waiting_in(self, shard: Shard) -> list[Ticket]:
         ids = await shard.waiting()
         bodies = await shard.read_all(ids)
-        ended = [id_ for id_, body in zip(ids, bodies, strict=True) if body is None and _is_old(id_)]
+        ended = [id_ for id_, body in zip(ids, bodies, strict=True) if body is None and is_old(id_)]
         if ended:
             await shard.deindex(ended, only_ended=True)
         return [ticket for body in bodies if body is not None and (ticket := _readable(body)) is not None]
@@ -330,7 +329,6 @@ class Matchmaking:
         return self._backfills[shard.prefix]
 
 
-_OLD_S = 60.0
 _FAILURES = {"missing": "missing", "other": "assigned"}
 
 
@@ -340,12 +338,6 @@ def _readable(body: bytes) -> Ticket | None:
         return Ticket.decode(body)
     except Undecodable:
         return None
-
-
-def _is_old(id_: str) -> bool:
-    """So that nobody can be about to write it, by any clock; of others, backends look twice."""
-    made = made_at(id_)
-    return made is not None and made < time.time() - _OLD_S
 
 
 def _has_blanks(id_: str) -> bool:

@@ -139,10 +139,14 @@ class Shard:
             await (await self._servers.assignments()).call("DEL", self.assignment(id_))
         return bool(was_there)
 
-    async def deindex(self, ids: Sequence[str], *, only_ended: bool = False) -> None:
+    async def deindex(self, ids: Sequence[str], *, only_ended: bool = False) -> int:
+        """How many were there to be taken out."""
+        removed = 0
         for some in chunks(ids, MOST_IDS):
             told = {**self._told, "ids": " ".join(some), "only_ended": int(only_ended)}
-            await self.step(lambda token, told=told: _deindex_tickets(self._store, token=token, **told))  # type: ignore[misc]
+            _, number = await self.step(lambda token, told=told: _deindex_tickets(self._store, token=token, **told))  # type: ignore[misc]
+            removed += number
+        return removed
 
     async def count(self) -> int:
         return int(await self._store.call("SCARD", self.all_tickets))
@@ -161,6 +165,10 @@ class Shard:
             found.update(dict.fromkeys(some))
             if int(cursor) == 0:
                 return [id_.decode(errors="replace") for id_ in found]
+
+    async def some(self, most: int) -> list[str]:
+        """Ids of tickets that wait or are being matched, at random."""
+        return [id_.decode(errors="replace") for id_ in await self._store.call("SRANDMEMBER", self.all_tickets, most)]
 
     async def pending(self, *, for_s: float = -_FUTURE_S) -> dict[str, float]:
         """The tickets that somebody is matching, and since when; or those of them that he has had for that long."""

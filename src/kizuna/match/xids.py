@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 is_xid = re.compile(r"[0-9a-v]{19}[0g]").fullmatch
 _COUNTS = 1 << 24
+_OLD_S = 60.0
 _PAIRS = ["".join(pair) for pair in itertools.product("0123456789abcdefghijklmnopqrstuv", repeat=2)]
 
 
@@ -55,6 +56,12 @@ def made_at(xid: str) -> float | None:
     if not is_xid(xid):
         return None
     return float(int.from_bytes(b32hexdecode(xid.upper() + "====")[:4], "big"))
+
+
+def is_old(xid: str) -> bool:
+    """So that nobody can be about to write its ticket, by any clock; of other ids, nobody can say."""
+    made = made_at(xid)
+    return made is not None and made < time.time() - _OLD_S
 
 
 def xid_at(seconds: float) -> str:

@@ -74,13 +74,14 @@ async def serve(settings: Settings, copies: int, *, with_http: bool, with_probes
     """Alone, or as one of several copies."""
     from kizuna.app import connect
     from kizuna.match.serving.frontend_calls import FrontendCalls
+    from kizuna.match.tidying import Tidying
 
     async with connect(settings) as k:
         rpcs = FrontendCalls(k.match).rpcs()
         served = Served(k, rpcs, "frontend_port", with_http=with_http, reuse_port=copies > 1)
         await serve_until_signalled(
             k,
-            served.services,
+            [*served.services, Tidying(k.match.shards)],
             served.places,
             [k.match.measures, *served.sources],
             probes_ports=copies if with_probes else 0,
