@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -106,6 +107,18 @@ async def test_what_our_function_raises_its_caller_is_told(om: OpenMatch) -> Non
     assert code is StatusCode.UNKNOWN
     assert "broken" in text
     assert "ZeroDivisionError: oh" in text
+
+
+async def test_what_our_function_waited_for_and_was_cancelled_is_its_failure(om: OpenMatch) -> None:
+    async def cancelled(_: Waiting) -> list[Match]:
+        raise asyncio.CancelledError
+
+    async with serving(om, cancelled) as server:
+        request = matchfunction_pb2.RunRequest(profile=messages_pb2.MatchProfile())
+        code, text = await refusal(run(server, request))
+
+    assert code is StatusCode.UNKNOWN
+    assert "what it waited for was cancelled" in text
 
 
 async def run(server: GrpcServer, request: matchfunction_pb2.RunRequest) -> list[Any]:

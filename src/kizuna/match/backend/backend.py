@@ -25,6 +25,7 @@ from kizuna.match.backend.counts import Counts
 from kizuna.match.backend.measures import measures_of
 from kizuna.match.backend.shard_ticks import ShardTicks
 from kizuna.match.backend.tick import Added, Tick
+from kizuna.match.calling import name_of
 from kizuna.match.hearing import Hearing
 from kizuna.match.leftovers import take_out_assigned
 from kizuna.match.reports import KEPT_S, BackendReport, PoolReport
@@ -92,9 +93,8 @@ class Backend:
         finds_servers = assigner or self._assigner
         if finds_servers is None:
             raise WrongValue("assigner", "None", "a function that finds servers, for this profile or for the backend")
-        named = name or getattr(function, "__name__", type(function).__name__)
         # Another list: a tick that is under way goes on with the one it has.
-        self._added = [*self._added, Added(profile, function, finds_servers, named)]
+        self._added = [*self._added, Added(profile, function, finds_servers, name or name_of(function))]
 
     @property
     def profiles(self) -> list[Profile]:

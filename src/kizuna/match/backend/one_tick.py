@@ -9,16 +9,16 @@ Whatever fails gives back its own tickets and no others.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import time
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kizuna.errors import WrongValue
 from kizuna.match.backend.counts import Counts, PoolState
 from kizuna.match.backend.tick import Added, Tick
 from kizuna.match.backfills import Backfill
+from kizuna.match.calling import result_of
 from kizuna.match.drafting import check_size
 from kizuna.match.matches import Assigner, Evaluator, Group, Match, Waiting, without_overlaps
 from kizuna.match.pools import BY_AGE, sorted_into
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from kizuna.match.tickets import Ticket
 
 log = logging.getLogger("kizuna.match")
-
-T = TypeVar("T")
 
 
 class OneTick:
@@ -80,7 +78,7 @@ class OneTick:
                 self._batch.now_s,
                 sorted_into(profile.pools, backfills) if backfills else {},
             )
-            return self._ours(list(await _result_of(added.function(waiting))), added)
+            return self._ours(await result_of(added.function(waiting)), added)
         except Exception as error:
             self._fail(f"match function {added.name} of profile {profile.name}", error)
             return []
@@ -111,7 +109,7 @@ class OneTick:
     async def _evaluate(self, matches: list[Match]) -> list[Match]:
         if self._evaluator is not None and matches:
             try:
-                stand = set(await _result_of(self._evaluator(matches)))
+                stand = set(await result_of(self._evaluator(matches)))
             except Exception as error:
                 self._fail("evaluator", error)
                 return []
@@ -156,7 +154,7 @@ class OneTick:
         began = time.perf_counter()
         ids = {id_ for match in matches for id_ in match.ticket_ids}
         try:
-            groups = self._of_these(list(await _result_of(assigner(matches))), ids)
+            groups = self._of_these(await result_of(assigner(matches)), ids)
         except Exception as error:
             self._fail("assigner", error)
             await self._batch.release(ids)
@@ -222,16 +220,3 @@ def _check(match: object) -> None:
         raise WrongValue("the backfill of a match", repr(match.backfill), "a Backfill")
     if match.score is not None:
         match.score = float(match.score)
-
-
-async def _result_of(returned: Iterable[T] | Awaitable[Iterable[T]]) -> Iterable[T]:
-    if not inspect.isawaitable(returned):
-        return returned
-    try:
-        return await returned
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        # Not we were: something was that they waited for, which is their failure.
-        raise RuntimeError("what it waited for was cancelled") from error

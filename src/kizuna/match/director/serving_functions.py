@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from grpc import StatusCode
 
 from kizuna.errors import FunctionFailed, WrongValue
+from kizuna.match.calling import name_of, result_of
 from kizuna.match.matches import Match, Waiting
 from kizuna.match.openmatch import matchfunction_pb2
 from kizuna.match.pools import Pool, Profile
@@ -39,7 +39,7 @@ class FunctionCalls:
         self._mm = mm
         self._function = function
         self._now_s = now_s
-        self._name = name or getattr(function, "__name__", type(function).__name__)
+        self._name = name or name_of(function)
 
     def rpcs(self) -> list[Rpc]:
         run = matchfunction_pb2
@@ -61,8 +61,7 @@ class FunctionCalls:
 
     async def _matches(self, waiting: Waiting) -> Iterable[Match]:
         try:
-            found = self._function(waiting)
-            return list(await found if inspect.isawaitable(found) else found)
+            return await result_of(self._function(waiting))
         except Exception as error:
             raise FunctionFailed(self._name, f"{type(error).__name__}: {error}") from error
 

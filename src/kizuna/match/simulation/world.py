@@ -7,7 +7,6 @@ drop. What is not simulated: the server, the assigner, which is taken to find a 
 
 from __future__ import annotations
 
-import inspect
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -16,9 +15,10 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Literal
 
 from kizuna.errors import TickFailed
+from kizuna.match.calling import result_of
 from kizuna.match.matches import Match, Waiting, without_overlaps
 from kizuna.match.pools import sorted_into
-from kizuna.match.simulation.outcome import Outcome
+from kizuna.match.simulation.outcome import NOBODY, Outcome
 from kizuna.match.simulation.players import HOUR_S, Party, Players
 from kizuna.settings import MatchSettings
 
@@ -137,7 +137,7 @@ class _World:
     async def _run(self, planned: Planned, tickets: Sequence[Ticket], now_s: float) -> list[Match]:
         profile = planned.profile
         waiting = Waiting(profile, sorted_into(profile.pools, tickets), now_s)
-        made = await _result_of(planned.function, waiting, f"match function {planned.name} of profile {profile.name}")
+        made = await _asked(planned.function, waiting, f"match function {planned.name} of profile {profile.name}")
         for match in made:
             match.profile = match.profile or profile.name
             match.function = match.function or planned.name
@@ -145,7 +145,7 @@ class _World:
 
     async def _evaluate(self, matches: list[Match]) -> list[Match]:
         if self._plan.evaluator is not None and matches:
-            stand = set(await _result_of(self._plan.evaluator, matches, "evaluator"))
+            stand = set(await _asked(self._plan.evaluator, matches, "evaluator"))
             matches = [match for match in matches if match.id in stand]
         return without_overlaps(matches)
 
@@ -158,16 +158,15 @@ class _World:
                 self._plan_for(ends_s, "queues", (queued.party, queued.returns - 1))
 
     def _profile_of(self, ticket: Ticket) -> str:
-        """The first that would take it, or none."""
+        """The first that would take it."""
         for planned in self._plan.profiles:
             if any(pool.takes(ticket) for pool in planned.profile.pools):
                 return planned.profile.name
-        return ""
+        return NOBODY
 
 
-async def _result_of(function: Callable[[Any], Any], argument: Any, what: str) -> list[Any]:
+async def _asked(function: Callable[[Any], Any], argument: Any, what: str) -> list[Any]:
     try:
-        returned = function(argument)
-        return list(await returned if inspect.isawaitable(returned) else returned)
+        return await result_of(function(argument))
     except Exception as error:
         raise TickFailed(f"{what}: {error!r}") from error
