@@ -15,9 +15,9 @@ from kizuna.errors import NoGameServer, SettingsError, WrongValue
 from kizuna.match.backfills import Backfill
 from kizuna.match.matches import Group, Match, Waiting
 from kizuna.match.openmatch import messages_pb2
-from kizuna.match.plan import EVERYONE, Plan
+from kizuna.match.plan import Plan
 from kizuna.match.plan_assigners import Template, assignment_of, match_as_dict
-from kizuna.match.pools import DoubleRange, Pool, Profile
+from kizuna.match.pools import EVERYONE, DoubleRange, Pool, Profile
 from kizuna.match.tickets import Assignment, Ticket, new_ticket
 from kizuna.settings import Settings
 
@@ -125,7 +125,7 @@ def test_a_plan_says_who_meets_how_and_where(load: Callable[[str], Plan]) -> Non
             created_before=1769860800,
         ),
     )
-    assert fun.profile == Profile("fun", [Pool(EVERYONE)])
+    assert fun.profile == Profile("fun", [EVERYONE])
     assert made(tickets, plan) == [["a", "b"], ["c", "d"]]
     assert made(tickets, plan, at=1) == [["a", "b", "c"]]
     assert plan.assigner is not None
@@ -136,7 +136,7 @@ def test_a_plan_says_who_meets_how_and_where(load: Callable[[str], Plan]) -> Non
     assert [*fun.assigner([match])] == [match.assigned("fun:1")]  # type: ignore[misc]
     assert plan.evaluator([match]) == ["m"]
     assert plan.population == {"anything": "is the simulator's"}
-    assert [(profile, pool.name) for profile, pool in plan.pools()] == [("ranked", "eu"), ("fun", EVERYONE)]
+    assert [(profile, pool.name) for profile, pool in plan.pools()] == [("ranked", "eu"), ("fun", "everyone")]
 
 
 async def test_a_backend_does_what_the_plan_says(load: Callable[[str], Plan], settings: Settings) -> None:

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from kizuna.match import values
 from kizuna.match.backfills import Backfill
 from kizuna.match.openmatch import extensions_pb2, messages_pb2
+from kizuna.match.pools import BY_AGE
 from kizuna.match.tickets import Assignment, Ticket
 from kizuna.match.xids import make_xid
 
@@ -41,7 +42,7 @@ class Waiting:
     def tickets(self) -> list[Ticket]:
         """Of all pools, each once, the oldest first."""
         distinct = {ticket.id: ticket for tickets in self.pools.values() for ticket in tickets}
-        return sorted(distinct.values(), key=lambda ticket: (ticket.created_at, ticket.id))
+        return sorted(distinct.values(), key=BY_AGE)
 
 
 @dataclass(eq=False, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kizuna.errors import TicketMissing, Undecodable
 from kizuna.match import keys
+from kizuna.match.pools import BY_AGE
 from kizuna.match.tickets import Assignment, Ticket
 from kizuna.store.events.feeds import LookAgain
 from kizuna.store.scanning.families import batches_of_names, glob_of, names_in
@@ -130,7 +131,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def _oldest_first(seen: Iterable[Seen]) -> list[Seen]:
-    return sorted(seen, key=lambda one: (one.ticket.created_ns, one.ticket.id))
+    return sorted(seen, key=lambda one: BY_AGE(one.ticket))
 
 
 def _ticket(body: bytes) -> Ticket | None:

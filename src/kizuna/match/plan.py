@@ -16,14 +16,11 @@ from kizuna.match.plan_assigners import ByProgram, ByTemplate
 from kizuna.match.plan_file import AssignerTable, PlanTable, PoolTable, ProfileTable
 from kizuna.match.plan_functions import Functions
 from kizuna.match.plan_reading import read_table
-from kizuna.match.pools import DoubleRange, Pool, Profile
+from kizuna.match.pools import EVERYONE, DoubleRange, Pool, Profile
 
 if TYPE_CHECKING:
     from kizuna.match.backend import Backend
     from kizuna.match.matchmaking import Matchmaking
-
-EVERYONE = "everyone"
-"""The pool of a profile that names none."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +108,7 @@ class _Reading:
 
     def _planned(self, table: ProfileTable, place: str) -> Planned | None:
         pools = [self._pool(pool, f"{place}.pools[{at}]") for at, pool in enumerate(table.pools)]
-        profile = Profile(table.name, pools or [Pool(EVERYONE)])
+        profile = Profile(table.name, pools or [EVERYONE])
         assigner = self._assigner(table.assigner, f"{place}.assigner")
         with self.problems.collecting():
             function = self._functions.match_function(table.function, table.options, place)

@@ -51,7 +51,7 @@ class ProfileTable(Struct, kw_only=True, frozen=True):
     function: Name
     options: dict[str, Any] | None = None
     pools: list[PoolTable] = []
-    """None: one of everybody."""
+    """None: the one that everybody is in."""
     assigner: AssignerTable | None = None
     """For the matches of this profile; else the one of all."""
 

@@ -218,3 +218,7 @@ def _time_ns(message: messages_pb2.Pool, name: Literal["created_before", "create
     if not (_LEAST_S <= time.seconds <= _MOST_S and 0 <= time.nanos < 1_000_000_000):
         raise WrongValue(name, f"{time.seconds}s and {time.nanos}ns", "a time between the years 1 and 9999")
     return time.seconds * 1_000_000_000 + time.nanos
+
+
+EVERYONE = Pool("everyone")
+"""With nothing that one would have to pass."""

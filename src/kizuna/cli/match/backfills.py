@@ -30,9 +30,9 @@ def backfills(invocation: Invocation, as_json: bool) -> None:
     """
 
     async def look(k: Kizuna) -> tuple[list[Backfill], float]:
-        from kizuna.match.pools import Pool
+        from kizuna.match.pools import EVERYONE
 
-        return await k.match.query_backfills(Pool("all")), await k.store.time_s()
+        return await k.match.query_backfills(EVERYONE), await k.store.time_s()
 
     found, now_s = looking_on(invocation, look)
     show([as_data(one) if as_json else as_row(one, now_s) for one in found], as_json=as_json)

@@ -85,11 +85,11 @@ async def look(k: Kizuna, plan: Plan | None, tags: Sequence[str], every_s: float
 
 def wanted(plan: Plan | None, tags: Sequence[str]) -> Iterable[tuple[str, Pool]]:
     """Pools, with their profiles, that are counted here and now."""
-    from kizuna.match.pools import Pool
+    from kizuna.match.pools import EVERYONE, Pool
 
     if plan is not None:
         return plan.pools()
-    return [("", Pool(tag, tags=[tag])) for tag in tags] or [("", Pool("everyone"))]
+    return [("", Pool(tag, tags=[tag])) for tag in tags] or [("", EVERYONE)]
 
 
 def show_pools(

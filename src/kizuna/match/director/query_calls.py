@@ -12,7 +12,7 @@ from grpc import StatusCode
 from kizuna.errors import WrongValue
 from kizuna.match.director.shared_reads import SharedReads
 from kizuna.match.openmatch import query_pb2
-from kizuna.match.pools import Pool
+from kizuna.match.pools import EVERYONE, Pool
 from kizuna.match.serving.rpcs import Rpc
 from kizuna.match.serving.statuses import BadCall
 
@@ -23,7 +23,6 @@ SERVICE = "openmatch.QueryService"
 _PATH = "/v1/queryservice"
 # Unless they are told otherwise, clients take messages of four megabytes; what stands around a ticket fits beside.
 _PAGE_BYTES = 3 * 1024 * 1024
-_EVERYONE = Pool("everyone")
 
 T = TypeVar("T")
 Query = query_pb2.QueryTicketsRequest | query_pb2.QueryTicketIdsRequest | query_pb2.QueryBackfillsRequest
@@ -34,8 +33,8 @@ class QueryCalls:
 
     def __init__(self, mm: Matchmaking, page_size: int) -> None:
         # Match functions come together, each with some pools: all tickets are read once for all of them.
-        self._tickets = SharedReads(lambda: mm.query_tickets(_EVERYONE))
-        self._backfills = SharedReads(lambda: mm.query_backfills(_EVERYONE))
+        self._tickets = SharedReads(lambda: mm.query_tickets(EVERYONE))
+        self._backfills = SharedReads(lambda: mm.query_backfills(EVERYONE))
         self._page_size = page_size
 
     def rpcs(self) -> list[Rpc]:

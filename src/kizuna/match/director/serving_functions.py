@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
 
 from grpc import StatusCode
 
@@ -11,20 +11,15 @@ from kizuna.errors import FunctionFailed, WrongValue
 from kizuna.match.calling import name_of, result_of
 from kizuna.match.matches import Match, Waiting
 from kizuna.match.openmatch import matchfunction_pb2
-from kizuna.match.pools import Pool, Profile
+from kizuna.match.pools import EVERYONE, Profile, sorted_into
 from kizuna.match.serving.rpcs import Rpc
 from kizuna.match.serving.statuses import BadCall
-from kizuna.match.tickets import Searchable
 
 if TYPE_CHECKING:
     from kizuna.match.matches import MatchFunction
     from kizuna.match.matchmaking import Matchmaking
 
 SERVICE = "openmatch.MatchFunction"
-
-_EVERYONE = Pool("everyone")
-
-T = TypeVar("T", bound=Searchable)
 
 
 class FunctionCalls:
@@ -54,9 +49,9 @@ class FunctionCalls:
             yield matchfunction_pb2.RunResponse(proposal=match.to_message())
 
     async def _waiting(self, profile: Profile) -> Waiting:
-        tickets = await self._mm.query_tickets(_EVERYONE)
-        backfills = await self._mm.query_backfills(_EVERYONE)
-        pools, free = _by_name(profile.pools, tickets), _by_name(profile.pools, backfills)
+        tickets = await self._mm.query_tickets(EVERYONE)
+        backfills = await self._mm.query_backfills(EVERYONE)
+        pools, free = sorted_into(profile.pools, tickets), sorted_into(profile.pools, backfills)
         return Waiting(profile, pools, await self._now_s(), free)
 
     async def _matches(self, waiting: Waiting) -> Iterable[Match]:
@@ -64,14 +59,6 @@ class FunctionCalls:
             return await result_of(self._function(waiting))
         except Exception as error:
             raise FunctionFailed(self._name, f"{type(error).__name__}: {error}") from error
-
-
-def _by_name(pools: Iterable[Pool], waiting: Sequence[T]) -> dict[str, list[T]]:
-    """Pools of one name are one: what is in any of them is in it once, and the oldest stay first."""
-    names: dict[str, list[Pool]] = {}
-    for pool in pools:
-        names.setdefault(pool.name, []).append(pool)
-    return {name: [one for one in waiting if any(pool.takes(one) for pool in some)] for name, some in names.items()}
 
 
 def _profile_of(request: matchfunction_pb2.RunRequest) -> Profile:

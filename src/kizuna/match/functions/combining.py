@@ -8,6 +8,7 @@ from dataclasses import replace
 from kizuna.errors import WrongValue
 from kizuna.match.functions.options import Inner, PureFunction, function_of, with_options
 from kizuna.match.matches import Match, Waiting
+from kizuna.match.pools import BY_AGE
 from kizuna.match.tickets import Ticket
 
 ALL = "all"
@@ -55,7 +56,7 @@ def together(function: Inner) -> PureFunction:
 
     def make_together(waiting: Waiting) -> Iterable[Match]:
         backfills = {backfill.id: backfill for of_pool in waiting.backfills.values() for backfill in of_pool}
-        oldest_first = sorted(backfills.values(), key=lambda backfill: (backfill.created_ns, backfill.id))
+        oldest_first = sorted(backfills.values(), key=BY_AGE)
         return inner(replace(waiting, pools={ALL: waiting.tickets}, backfills={ALL: oldest_first}))
 
     return make_together
