@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from kizuna.errors import BackfillMissing, IllegalName, TicketMissing, Undecodable
+from kizuna.errors import BackfillMissing, IllegalName, TicketMissing
 from kizuna.match.backend import Backend
 from kizuna.match.backfill_steps import BackfillSteps
 from kizuna.match.backfills import Backfill
@@ -94,7 +94,7 @@ class Matchmaking:
         shard = self._shard_of(id_)
         body, assignment = await asyncio.gather(shard.read(id_), shard.read_assignment(id_))
         # What does not hold its own id is somebody else's value, and no ticket; nor is a backfill.
-        ticket = None if body is None or id_.encode() not in body else _readable(body)
+        ticket = None if body is None or id_.encode() not in body else Ticket.if_readable(body)
         if ticket is None or ticket.id not in (id_, ""):
             raise TicketMissing(id_)
         if assignment is not None:
@@ -151,7 +151,7 @@ class Matchmaking:
         ended = [id_ for id_, body in zip(ids, bodies, strict=True) if body is None and is_old(id_)]
         if ended:
             await shard.deindex(ended, only_ended=True)
-        return [ticket for body in bodies if body is not None and (ticket := _readable(body)) is not None]
+        return [ticket for body in bodies if body is not None and (ticket := Ticket.if_readable(body)) is not None]
 
     # -- matches ------------------------------------------------------------------------------------------
 
@@ -287,7 +287,7 @@ class Matchmaking:
         coming = [ticket for ticket, word in zip(stored.ticket_ids, words, strict=True) if word not in _FAILURES]
         tickets = []
         for found in await shard.read_all(coming):
-            if found is not None and (ticket := _readable(found)) is not None:
+            if found is not None and (ticket := Ticket.if_readable(found)) is not None:
                 ticket.message.assignment.CopyFrom(assignment.message)
                 tickets.append(ticket)
         return stored.backfill, tickets
@@ -330,14 +330,6 @@ class Matchmaking:
 
 
 _FAILURES = {"missing": "missing", "other": "assigned"}
-
-
-def _readable(body: bytes) -> Ticket | None:
-    """None for what somebody has put there that is no ticket: it cannot be matched, and disturbs nobody."""
-    try:
-        return Ticket.decode(body)
-    except Undecodable:
-        return None
 
 
 def _has_blanks(id_: str) -> bool:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from kizuna.errors import TicketMissing, Undecodable
+from kizuna.errors import TicketMissing
 from kizuna.match import keys
 from kizuna.match.pools import BY_AGE
 from kizuna.match.tickets import Assignment, Ticket
@@ -104,7 +104,7 @@ class Overview:
     async def _indexed(self, shard: Shard) -> list[Seen]:
         pending, ids = await shard.pending(), await shard.indexed()
         bodies = await shard.read_all(ids)
-        tickets = (_ticket(body) for body in bodies if body is not None)
+        tickets = (Ticket.if_readable(body) for body in bodies if body is not None)
         return [
             Seen(ticket, "pending" if ticket.id in pending else "waiting", pending.get(ticket.id))
             for ticket in tickets
@@ -132,11 +132,3 @@ def _quantile(ordered: Sequence[float], share: float) -> float | None:
 
 def _oldest_first(seen: Iterable[Seen]) -> list[Seen]:
     return sorted(seen, key=lambda one: BY_AGE(one.ticket))
-
-
-def _ticket(body: bytes) -> Ticket | None:
-    """None for what somebody else has put there."""
-    try:
-        return Ticket.decode(body)
-    except Undecodable:
-        return None

@@ -78,15 +78,13 @@ class ByProgram:
 
 
 def assignment_of(output: bytes) -> Assignment:
-    """What a program has printed. WrongValue if that says no connection."""
+    """What a program has printed. WrongValue if that says no connection, or has extensions of no plain type."""
     text = output[: _LONGEST_OUTPUT_BYTES + 1].decode(errors="backslashreplace").strip()
     table: Any = _table_of(text) if text.startswith("{") else {"connection": text}
     connection, extensions = table.get("connection"), table.get("extensions", {})
     if len(output) > _LONGEST_OUTPUT_BYTES or not _is_a_line(connection) or not isinstance(extensions, Mapping):
         raise _wrong(text)
-    assignment = Assignment(connection, extensions)
-    assignment.to_message()  # refuses extensions of no plain type here, where only this match is concerned
-    return assignment
+    return Assignment(connection, extensions)
 
 
 def match_as_dict(match: Match) -> dict[str, Any]:

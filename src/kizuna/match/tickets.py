@@ -91,6 +91,14 @@ class Ticket(Searchable):
         except DecodeError as error:
             raise Undecodable("ticket", str(error), body) from error
 
+    @classmethod
+    def if_readable(cls, body: bytes) -> Ticket | None:
+        """None for what somebody has put there that is no ticket: it cannot be matched, and disturbs nobody."""
+        try:
+            return cls.decode(body)
+        except Undecodable:
+            return None
+
     def encode(self) -> bytes:
         body: bytes = self.message.SerializeToString()
         return body
@@ -156,9 +164,6 @@ class Assignment:
             return cls.of(messages_pb2.Assignment.FromString(body))
         except DecodeError as error:
             raise Undecodable("assignment", str(error), body) from error
-
-    def to_message(self) -> messages_pb2.Assignment:
-        return self.message
 
     def encode(self) -> bytes:
         """The same bytes for the same assignment, so that one that is told again is known."""

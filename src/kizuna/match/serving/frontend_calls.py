@@ -105,7 +105,7 @@ class FrontendCalls:
         try:
             async with aclosing(self._mm.watch_assignments(id_)) as assignments:
                 async for assignment in assignments:
-                    yield frontend_pb2.WatchAssignmentsResponse(assignment=assignment.to_message())
+                    yield frontend_pb2.WatchAssignmentsResponse(assignment=assignment.message)
         except (TicketMissing, IllegalName) as error:
             # minimatch has no words for this, and Open Match writes it large here, as minimatch does not elsewhere.
             raise BadCall(StatusCode.NOT_FOUND, f"Ticket id: {id_} not found") from error
@@ -120,24 +120,18 @@ class FrontendCalls:
         return (await self._mm.create_backfill_from(request.backfill)).message
 
     async def get_backfill(self, request: frontend_pb2.GetBackfillRequest) -> messages_pb2.Backfill:
-        try:
-            return (await self._mm.get_backfill(request.backfill_id)).message
-        except IllegalName as error:
-            raise BackfillMissing(request.backfill_id) from error
+        return (await self._mm.get_backfill(request.backfill_id)).message
 
     async def update_backfill(self, request: frontend_pb2.UpdateBackfillRequest) -> messages_pb2.Backfill:
         if not request.HasField("backfill"):
             raise _refused(".backfill is required")
         if not request.backfill.id:
             raise _refused("backfill ID should exist")
-        try:
-            return (await self._mm.update_backfill_from(request.backfill)).message
-        except IllegalName as error:
-            raise BackfillMissing(request.backfill.id) from error
+        return (await self._mm.update_backfill_from(request.backfill)).message
 
     async def delete_backfill(self, request: frontend_pb2.DeleteBackfillRequest) -> Empty:
         id_ = _backfill_id(request)
-        with suppress(IllegalName, BackfillMissing):
+        with suppress(BackfillMissing):
             await self._mm.delete_backfill(id_)
         return Empty()
 
@@ -147,10 +141,7 @@ class FrontendCalls:
         id_ = _backfill_id(request)
         if not request.HasField("assignment"):
             raise _refused(".Assignment is required")
-        try:
-            backfill, tickets = await self._mm.acknowledge_backfill(id_, Assignment.of(request.assignment))
-        except IllegalName as error:
-            raise BackfillMissing(id_) from error
+        backfill, tickets = await self._mm.acknowledge_backfill(id_, Assignment.of(request.assignment))
         messages = [ticket.message for ticket in tickets]
         return frontend_pb2.AcknowledgeBackfillResponse(backfill=backfill.message, tickets=messages)
 
