@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class CallCount:
     """Of one method. Those that go on until their caller leaves are counted when they end, and not timed."""
 
-    __slots__ = ("_is_timed", "ends", "method", "open", "seconds")
+    __slots__ = ("ends", "is_timed", "method", "open", "seconds")
 
     def __init__(self, rpc: Rpc) -> None:
         self.method = rpc.method
@@ -26,7 +26,7 @@ class CallCount:
         """Not answered yet."""
         self.ends: Counter[StatusCode] = Counter()
         self.seconds = Histogram()
-        self._is_timed = not rpc.endless
+        self.is_timed = not rpc.endless
 
     def begin(self) -> float:
         self.open += 1
@@ -35,12 +35,8 @@ class CallCount:
     def end(self, code: StatusCode, began: float) -> None:
         self.open -= 1
         self.ends[code] += 1
-        if self._is_timed:
+        if self.is_timed:
             self.seconds.observe(time.perf_counter() - began)
-
-    @property
-    def measures_time(self) -> bool:
-        return self._is_timed
 
 
 def call_measures(counts: list[CallCount]) -> Iterator[Measure]:
@@ -53,6 +49,6 @@ def call_measures(counts: list[CallCount]) -> Iterator[Measure]:
         labels = {"method": count.method}
         yield Measure("gauge", "kizuna_match_rpcs_open", "Calls that are not answered yet.", count.open, labels)
     for count in counts:
-        if count.measures_time:
+        if count.is_timed:
             labels = {"method": count.method}
             yield Measure("histogram", "kizuna_match_rpc_seconds", "Until the answer.", count.seconds, labels)

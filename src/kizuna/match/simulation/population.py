@@ -10,12 +10,12 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Meta, Struct
 
 from kizuna.errors import SettingsError
+from kizuna.match.plan_file import Name
 from kizuna.match.plan_reading import read_table
 from kizuna.match.simulation.draws import Draw
 
 Share = Annotated[float, Meta(ge=0, le=1e12)]
 Chance = Annotated[float, Meta(ge=0, le=1)]
-Name = Annotated[str, Meta(min_length=1, description="text that is not empty")]
 
 HOURS_A_DAY = 24
 _MOST_A_MINUTE = 1e6

@@ -74,11 +74,11 @@ def read_settings(payload: bytes) -> list[Setting]:
     return [Setting(*each) for each in _setting.iter_unpack(payload)]
 
 
-def read_u32(payload: bytes, length: int = 4) -> int:
-    """The first number of a payload that has to be this long."""
-    if len(payload) != length:
-        raise Fault(FRAME_SIZE_ERROR, f"a payload of {len(payload)} bytes; {length} are due")
-    return int(_u32.unpack_from(payload)[0])
+def read_u32(payload: bytes) -> int:
+    """Of a payload that is one number."""
+    if len(payload) != _u32.size:
+        raise Fault(FRAME_SIZE_ERROR, f"a payload of {len(payload)} bytes; {_u32.size} are due")
+    return int(_u32.unpack(payload)[0])
 
 
 def without_padding(flags: int, payload: bytes) -> bytes:
