@@ -290,17 +290,17 @@ async def test_loading_may_take_longer_than_the_start_timeout(server_folder: Pat
     server = embedded(server_folder)
     running = await server.attach()
     with Conversation(running.host, running.port) as conversation:
-        for number in range(8192):
+        for number in range(5120):
             conversation.call("SET", f"key {number}", "word")
     await server.detach()
-    # While it loads, it answers after every 1,024 commands: here some two times a second.
-    slow = _script(tmp_path / "slow", f'exec {server_binary()} "$@" --key-load-delay 400')
+    # While it loads, for 6 s, it answers after every 1,024 commands: so rarely that who asks hangs up now and then.
+    slow = _script(tmp_path / "slow", f'exec {server_binary()} "$@" --key-load-delay 1200')
 
-    patient = embedded(server_folder, binary=str(slow), start_timeout_s=2.0)
+    patient = embedded(server_folder, binary=str(slow), start_timeout_s=4.0)
     attaching = asyncio.create_task(patient.attach())
     await eventually(lambda: patient.status().state == "loading", every_s=0.005)
 
-    assert call(await attaching, "DBSIZE") == 8192
+    assert call(await attaching, "DBSIZE") == 5120
     await patient.detach()
 
 
@@ -326,16 +326,19 @@ async def test_children_of_a_user_do_not_keep_the_server(server_folder: Path) ->
         await child.wait()
 
 
-async def test_an_attach_that_is_cancelled_leaves_no_user(server_folder: Path) -> None:
-    server = embedded(server_folder, linger_s=0.0)
+async def test_an_attach_that_is_cancelled_leaves_no_user(server_folder: Path, tmp_path: Path) -> None:
+    go, begin = tmp_path / "go", f'exec {server_binary()} "$@"'
+    waiting = _script(tmp_path / "waiting", f'while [ ! -e "{go}" ]; do sleep 0.05; done; {begin}')
+    server = embedded(server_folder, binary=str(waiting), linger_s=0.0)
     attaching = asyncio.create_task(server.attach())
-    await eventually(lambda: server.status().state == "starting", every_s=0.001)
+    await eventually(lambda: server.status().state == "starting")
 
     attaching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await attaching
 
     assert server.status().users == ()
+    go.touch()
 
 
 def test_it_works_in_a_thread_that_is_not_the_main_one(server_folder: Path) -> None:
@@ -412,7 +415,10 @@ async def main() -> None:
 
 asyncio.run(main())
 """
-    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment
+    )
 
     assert outcome.returncode == 0, outcome.stderr
     assert f"PYTHONPATH={bundle}\0" in outcome.stdout

@@ -191,6 +191,8 @@ class Keeper:
         except OSError:
             answer = ""
         if answer.startswith("-LOADING"):
+            # It answers now and then: only from here on does silence count.
+            self._server_wanted_at = time.monotonic()
             self._change(state="loading")
         elif self._record["state"] != "ready":
             self._refuse_to_wait_for_ever()
