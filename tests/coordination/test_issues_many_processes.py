@@ -24,7 +24,9 @@ from kizuna.errors import IssueTaken
 from kizuna.settings import RootsSettings, Settings, StoreSettings
 
 async def work(url, root, process, number, starter):
-    k = Kizuna(Settings(store=StoreSettings(url=url), roots=RootsSettings(system=root, coordination=root)))
+    # All want everything at once: the last of them may have to wait for a while.
+    store = StoreSettings(url=url, timeout_s=120)
+    k = Kizuna(Settings(store=store, roots=RootsSettings(system=root, coordination=root)))
     await k.store.open()
     issues = Issues(k.store, process)
     os.read(starter, 1)
@@ -52,7 +54,7 @@ async def test_each_issue_is_checked_out_once_and_the_lists_are_true(
     settings: Settings, server: ServerProcess, root: str
 ) -> None:
     command = [sys.executable, "-c", PROGRAM, server.url, root, str(ISSUES), str(PROCESSES)]
-    ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=50, check=False)
+    ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=150, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     lines = [line.split() for line in ended.stdout.splitlines()]
     got = {process: [int(issue) for issue in issues] for process, *issues in lines}

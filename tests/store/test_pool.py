@@ -81,7 +81,7 @@ async def test_tls_with_a_ca_of_ones_own(proxy: MakeProxy, tmp_path: Path) -> No
     ca.issue_cert("127.0.0.1").configure_cert(context)
     ca.cert_pem.write_to_path(str(tmp_path / "ca"))
     through = await proxy(ssl_context=context)
-    async with connect(at(through.url, tls_ca_file=str(tmp_path / "ca"))) as k:
+    async with connect(at(through.url, tls_ca_file=str(tmp_path / "ca"), connect_timeout_s=20)) as k:
         client: Any = await k.redis()
         assert await client.ping()
 

@@ -327,7 +327,7 @@ async def test_closing_while_requests_are_in_flight_ends_them_and_leaves_nothing
     await eventually(lambda: waiting(camera) == 10)
     await k.aclose()
 
-    outcomes = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 5)
+    outcomes = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), WITHIN_S / 2)
     assert all(isinstance(outcome, KizunaError) for outcome in outcomes), outcomes
     assert waiting(camera) == 0
     await eventually(lambda: not held_by_this_process().beyond(before))
@@ -399,7 +399,7 @@ async def test_a_server_that_is_stopped_at_any_moment_of_a_request_leaves_nothin
                 server.cancel()
                 await asyncio.sleep(0)
                 server.cancel()
-                await asyncio.wait_for(asyncio.wait([server]), 3)
+                await asyncio.wait_for(asyncio.wait([server]), WITHIN_S / 2)
                 assert server.cancelled()
                 async with k.unit("detector").serving(echo):
                     try:
@@ -433,7 +433,7 @@ async def test_whoever_begins_to_serve_while_it_is_closed_is_told_so_and_does_no
     await began.wait()
     await k.aclose()
     with pytest.raises(KizunaError, match="closed"):
-        await asyncio.wait_for(server, 5)
+        await asyncio.wait_for(server, WITHIN_S / 2)
 
 
 async def test_units_of_which_nothing_was_used_cost_nothing_to_close(settings: Settings) -> None:

@@ -64,11 +64,15 @@ async def ended(k: Kizuna, path: str) -> bool:
 async def test_of_several_processes_that_serve_one_name_exactly_one_answers(
     settings: Settings, start: Start, ledger: Ledger, processes: int
 ) -> None:
+    # Whoever stood still for half a claim looks before it claims; here everybody is to try.
+    settings = quick(settings, claim_s=120, presence_every_s=0.5)
     servers = [start("serve", settings, unit="detector") for _ in range(processes)]
     await eventually(lambda: len(ledger.read("works")) == processes, within_s=WITHIN_S)
     async with connect(settings) as k:
         camera = k.unit("camera")
         answers = await asyncio.gather(*(camera.request("detector", timeout_s=WITHIN_S) for _ in range(500)))
+        # The slowest may hear of a request when all are answered.
+        await eventually(lambda: have_lost(k, 500 * (processes - 1)), within_s=WITHIN_S)
     for server in servers:
         server.terminate()
     await eventually(lambda: len(ledger.read("ended")) == processes, within_s=WITHIN_S)
@@ -79,6 +83,12 @@ async def test_of_several_processes_that_serve_one_name_exactly_one_answers(
     assert sum(end["served"] for end in ends) == 500
     assert sum(end["claims_lost"] for end in ends) == 500 * (processes - 1)
     assert {int(answer) for answer in answers} <= {server.pid for server in servers}
+
+
+async def have_lost(k: Kizuna, number: int) -> bool:
+    """Whether all processes together say that others were faster that often."""
+    told = [process.counts.claims_lost for unit in await k.units.fleet() for process in unit.processes]
+    return sum(told) == number
 
 
 async def test_if_it_dies_before_it_answers_another_one_does_within_the_ttl_of_the_claim(
@@ -97,22 +107,22 @@ async def test_if_it_dies_before_it_answers_another_one_does_within_the_ttl_of_t
             await asyncio.gather(*asked)
             took_s = time.monotonic() - killed_at
     assert len(other.asked) == 3
-    # What lies beyond the claim is for a loaded machine.
-    assert took_s < CLAIM_S + 2
+    # What lies beyond the claim is for a loaded machine; a last look before the timeout would be no answer in time.
+    assert took_s < WITHIN_S / 2
 
 
 async def test_a_request_that_has_ended_with_its_server_is_taken_by_nobody(
     settings: Settings, start: Start, ledger: Ledger
 ) -> None:
-    settings = quick(settings, claim_s=0.5)
+    settings = quick(settings, claim_s=3)
     victim = start("serve", settings, unit="detector", slow_s=600)
     await eventually(lambda: ledger.read("works"), within_s=WITHIN_S)
     other = Counting()
     async with connect(settings) as k:
-        asked = asyncio.create_task(k.unit("camera").request("detector", ttl_s=2, timeout_s=5))
+        asked = asyncio.create_task(k.unit("camera").request("detector", ttl_s=WITHIN_S, timeout_s=8))
         await eventually(lambda: ledger.read("ran"), within_s=WITHIN_S)
         async with k.unit("detector").serving(other):
-            await eventually(lambda: is_over(k))
+            await end_all_requests(k)
             victim.kill()
             with pytest.raises(RequestTimeout) as timeout:
                 await asked
@@ -120,7 +130,14 @@ async def test_a_request_that_has_ended_with_its_server_is_taken_by_nobody(
     assert other.asked == []
 
 
-async def is_over(k: Kizuna) -> bool:
+async def end_all_requests(k: Kizuna) -> None:
+    """By their time to live, and now."""
+    for key in await k.store.call("KEYS", f"{k.units.root}/camera/req/*"):
+        await k.store.call("PEXPIRE", key, 1)
+    await eventually(lambda: are_over(k))
+
+
+async def are_over(k: Kizuna) -> bool:
     return not await k.store.call("KEYS", f"{k.units.root}/camera/req/*")
 
 
@@ -226,13 +243,13 @@ async def test_what_another_has_answered_while_the_program_stood_still_is_not_se
 
 async def test_a_long_handler_keeps_its_claim_and_a_second_server_does_not_take_over(settings: Settings) -> None:
     async def slow(_: bytes) -> bytes:
-        await asyncio.sleep(2.2)
+        await asyncio.sleep(3.5)
         return b"slow"
 
     other = Counting()
     async with (
-        connect(quick(settings, claim_s=1)) as k,
-        connect(quick(settings, claim_s=1)) as second,
+        connect(quick(settings, claim_s=2)) as k,
+        connect(quick(settings, claim_s=2)) as second,
         k.unit("detector").serving(slow),
     ):
         asked = asyncio.create_task(k.unit("camera").request("detector", timeout_s=WITHIN_S))
@@ -290,17 +307,17 @@ async def test_an_id_without_an_end_is_answered_again_when_it_is_used_again(sett
         asked.append(data)
         return data
 
-    async with connect(quick(settings, claim_s=0.1)) as k:
+    # After a standstill of half a claim, the answer that is there would be taken for the answer to this one.
+    async with connect(quick(settings, claim_s=2)) as k:
         path = f"{k.units.root}/outsider/req/detector.42"
         async with k.unit("detector").serving(echo):
-            for number in range(1, 4):
+            for number in range(1, 3):
                 await k.store.call("SET", path, b"%d" % number)
                 await eventually(lambda: holds(k, "outsider/res/detector.42", b"%d" % number))  # noqa: B023
-                for _ in range(3):
-                    await asyncio.sleep(0.11)
-                    await k.unit("camera").request("detector", b"other")
+                await asyncio.sleep(2.1)
+                await k.unit("camera").request("detector", b"other")
         await k.store.call("EXPIRE", path, 10)  # for the check of what is left
-    assert [data for data in asked if data != b"other"] == [b"1", b"2", b"3"]
+    assert [data for data in asked if data != b"other"] == [b"1", b"2"]
 
 
 async def test_an_id_chosen_by_the_caller_that_was_answered_before_returns_that_answer(k: Kizuna) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -596,10 +595,8 @@ async def test_a_second_cancellation_ends_at_once_with_errors_as_answers(k: Kizu
     await asyncio.wait([server], timeout=0.1)
     assert not server.done()  # it waits for what was begun
     server.cancel()
-    began = time.monotonic()
-    await asyncio.wait([server])
+    await asyncio.wait([server], timeout=WITHIN_S / 2)
     assert server.cancelled()
-    assert time.monotonic() - began < 3
 
     outcomes = await asyncio.gather(*asked[:3], return_exceptions=True)
     assert [getattr(outcome, "body", outcome) for outcome in outcomes] == [
@@ -650,11 +647,10 @@ async def test_a_request_that_is_claimed_at_the_moment_of_the_end_is_answered_an
         asyncio.get_running_loop().call_later(0.1, claimed, *arguments)
 
     monkeypatch.setattr(serving.claims, "_on_claimed", end_first)
-    began = time.monotonic()
-    assert b"CancelledError" in await failed_with(k)
-    await asyncio.wait([server], timeout=WITHIN_S)
+    async with asyncio.timeout(WITHIN_S / 2):
+        assert b"CancelledError" in await failed_with(k)
+        await asyncio.wait([server])
     assert server.cancelled()
-    assert time.monotonic() - began < 3
     assert asked == []
 
 
