@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from kizuna.errors import Undecodable
 from kizuna.memory.json_text import decoded
 
 AtEnd = Literal["delete", "leave"]
@@ -39,19 +40,26 @@ class Context(Struct, frozen=True, kw_only=True, dict=True):
         return value if isinstance(value, dict) else {}
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """For JSON. Metadata that somebody else wrote and nobody can read are empty, and `problem` says why: in a list
+        one context must not hide the others."""
+        try:
+            metadata, problem = self.metadata, {}
+        except Undecodable as error:
+            metadata, problem = {}, {"problem": str(error)}
         return {
             "id": self.id,
             "name": self.name,
             "type": self.type,
             "active": self.is_active,
-            "metadata": self.metadata,
+            "metadata": metadata,
             "version": self.version,
             "created_at": self.created_at,
             "updated_at": self.updated_at,
             "expires_at": self.expires_at,
+            "ttl_s": self.ttl_s,
             "at_end": self.at_end,
             "from_backup": self.from_backup,
+            **problem,
         }
 
 

@@ -169,6 +169,7 @@ class Item:
             "created_at": self.created_at,
             "updated_at": self.updated_at,
             "expires_at": self.expires_at,
+            "ttl_s": self.ttl_s,
             "sealed": self.is_sealed,
             "from_backup": self.from_backup,
             **{name: value for name, value in msgspec.structs.asdict(self.more).items() if value},

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kizuna.cli.exit_codes import CONFLICT, NOT_FOUND, USAGE
+from kizuna.testing import ServerProcess
 from kizuna.testing.commands import Runner
 
 
@@ -23,6 +24,24 @@ def test_a_context_that_was_made_is_listed_and_shown(kizuna: Runner) -> None:
     record = kizuna.done("contexts", "get", "trip-7").stdout
     assert "its items end with it" in record
     assert '{"who": "Ana"}' in record
+
+
+def test_a_context_that_cannot_be_read_hides_no_other(kizuna: Runner, server: ServerProcess, root: str) -> None:
+    kizuna.done("contexts", "create", "x", "--id", "another")
+    server.call("HSET", f"{root}:memory:context:another", "metadata", "{oops")
+
+    spoilt, trip = kizuna.rows("contexts")
+    assert (spoilt["id"], spoilt["metadata"], trip["metadata"]) == ("another", {}, {"who": "Ana"})
+    assert "is not the JSON it should be" in spoilt["problem"]
+    assert "is not the JSON it should be" in kizuna.done("contexts", "get", "another").stdout
+
+
+def test_json_has_all_that_is_known_of_a_context(kizuna: Runner) -> None:
+    told = kizuna.row("contexts", "get", "trip-7")
+
+    assert told["ttl_s"] == 3600
+    assert {"id", "name", "type", "active", "metadata", "version", "created_at", "updated_at"} <= told.keys()
+    assert {"expires_at", "at_end", "from_backup", "items"} <= told.keys()
 
 
 def test_its_id_is_printed_when_it_is_made_and_how_long_it_lives(kizuna: Runner) -> None:

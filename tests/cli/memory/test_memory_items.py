@@ -180,6 +180,16 @@ def test_items_are_touched_and_forgotten_and_those_that_are_not_there_are_named(
     assert kizuna.rows("ls") == []
 
 
+def test_json_has_all_that_is_known_of_an_item(kizuna: Runner) -> None:
+    kizuna.done("put", "x", "--id", "a", "--kind", "result", "--cost", "2", "--depends-on", "b", "--generation", "g")
+    told = kizuna.row("get", "a")
+
+    assert (told["kind"], told["cost_s"], told["depends_on"], told["generation"]) == ("result", 2, ["b"], "g")
+    assert told["ttl_s"] == pytest.approx(told["expires_at"] - told["created_at"], abs=0.01)
+    assert {"type", "context", "priority", "content", "metadata", "version", "updated_at"} <= told.keys()
+    assert {"sealed", "from_backup"} <= told.keys()
+
+
 def test_an_item_is_forgotten_only_if_it_is_at_the_expected_version(kizuna: Runner) -> None:
     kizuna.done("put", "x", "--id", "a")
 

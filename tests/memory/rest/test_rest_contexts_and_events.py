@@ -12,10 +12,11 @@ from tests.memory.rest.client import Client, wrong
 from tests.memory.rest.serving import NOTE, on_a_free_port, serving
 
 from kizuna.app import connect
+from kizuna.memory.keys import CONTEXT
 from kizuna.memory.rest import RestApi
 from kizuna.service import running
 from kizuna.settings import Settings
-from kizuna.testing import eventually
+from kizuna.testing import ServerProcess, eventually
 
 # -- contexts ----------------------------------------------------------------------------------------------------------
 
@@ -46,6 +47,21 @@ async def test_a_context_is_created_read_changed_and_deleted(api: Client) -> Non
     for method, where in (("GET", path), ("DELETE", path), ("POST", f"{path}/touch")):
         missing = await api(method, where)
         assert (missing.status, missing.body["error"]) == (404, "ContextMissing")
+
+
+async def test_a_context_that_cannot_be_read_does_not_spoil_the_list(
+    api: Client, server: ServerProcess, root: str
+) -> None:
+    for id_ in ("spoilt", "whole"):
+        await api("POST", "/contexts", {"name": "Trip", "type": "travel", "id": id_, "metadata": {"a": 1}})
+    server.call("HSET", CONTEXT.build(root, context="spoilt"), "metadata", "{oops")
+
+    spoilt, whole = (await api("GET", "/contexts")).body["contexts"]
+    assert (spoilt["metadata"], whole["metadata"]) == ({}, {"a": 1})
+    assert "is not the JSON it should be" in spoilt["problem"]
+    assert (await api("GET", "/contexts/spoilt")).body == spoilt
+    mended = await api("PATCH", "/contexts/spoilt", {"metadata": {"a": 2}})
+    assert (mended.status, mended.body["metadata"]) == (200, {"a": 2})
 
 
 async def is_gone(api: Client, path: str) -> bool:

@@ -52,6 +52,8 @@ def test_every_path_says_what_its_places_are() -> None:
         ("ItemUpdate", "ItemUpdate"),
         ("Touch", "Touch"),
         ("NewItems", "NewItems"),
+        ("Move", "Move"),
+        ("Copy", "Copy"),
         ("Ids", "Ids"),
         ("Names", "Names"),
         ("NewContext", "NewContext"),

@@ -41,9 +41,30 @@ async def test_put_creates_or_replaces(api: Client) -> None:
     first = await api("PUT", "/items/n", NOTE)
     second = await api("PUT", "/items/n", {"type": "fact", "content": 2})
 
-    assert [answer.status for answer in (first, second)] == [200, 200]
+    assert [answer.status for answer in (first, second)] == [201, 200]
     assert (second.body["version"], second.body["type"]) == (2, "fact")
     assert second.body["created_at"] == first.body["created_at"]
+
+
+async def test_an_item_is_moved_and_copied_to_other_contexts(api: Client) -> None:
+    await api("PUT", "/items/n", NOTE)
+
+    moved = await api("POST", "/items/n/move", {"to_context": "trip-7"})
+    assert (moved.status, moved.headers["etag"], moved.body["context"]) == (200, '"2"', "trip-7")
+    copied = await api("POST", "/items/n/copy", {"to_context": "trip-8", "new_id": "m"})
+    assert (copied.status, copied.headers["location"], copied.body["context"]) == (201, "/items/m", "trip-8")
+    assert copied.body["content"] == NOTE["content"]
+    assert (await api("POST", "/items/n/copy", {"to_context": "trip-8"})).body["id"] not in ("n", "m")
+
+    assert (await api("POST", "/items/n/move", {"to_context": "trip-8"}, If_Match='"1"')).status == 412
+    late = {"to_context": "trip-8", "expected_version": 1}
+    assert (await api("POST", "/items/n/move", late)).status == 409
+    assert (await api("POST", "/items/n/copy", {"to_context": "trip-8", "new_id": "m"})).status == 409
+    for what in ("move", "copy"):
+        assert (await api("POST", f"/items/nobody/{what}", {"to_context": "trip-7"})).status == 404
+        assert (await api("POST", f"/items/n/{what}", {})).status == 422
+        assert (await api("POST", f"/items/n/{what}", {"to_context": "a b"})).status == 422
+    assert (await api("GET", "/items/n")).body["context"] == "trip-7"
 
 
 async def test_conditions_in_headers_are_answered_with_412(api: Client) -> None:

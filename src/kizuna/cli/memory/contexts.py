@@ -257,6 +257,7 @@ def as_row(context: Context, items: int | None, now: float) -> Row:
 
 
 def as_record(context: Context, items: int | None, now: float) -> Row:
+    told = context.as_dict()
     return {
         "id": safe(context.id),
         "name": safe(context.name),
@@ -267,7 +268,8 @@ def as_record(context: Context, items: int | None, now: float) -> Row:
         "created": f"{moment(context.created_at)}, {age(context.created_at, now)} ago",
         "ends": f"{moment(context.expires_at)}, in {age(now, context.expires_at)}",
         "at end": "its items end with it" if context.at_end == "delete" else "its items are left to global",
-        "metadata": safe(as_json_text(context.metadata), 500) if context.metadata else None,
+        "metadata": safe(as_json_text(told["metadata"]), 500) if told["metadata"] else None,
+        "problem": safe(told["problem"]) if "problem" in told else None,
     }
 
 

@@ -64,6 +64,8 @@ def routes_of(k: Connected, stopping: asyncio.Event) -> list[Route]:
         _route("POST", "/items", items.create),
         _route("GET", "/items", items.list),
         _route("POST", "/items/{id:path}/touch", items.touch),
+        _route("POST", "/items/{id:path}/move", items.move),
+        _route("POST", "/items/{id:path}/copy", items.copy),
         _route("GET", "/items/{id:path}", items.read),
         _route("PUT", "/items/{id:path}", items.put),
         _route("PATCH", "/items/{id:path}", items.update),

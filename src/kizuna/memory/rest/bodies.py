@@ -64,6 +64,16 @@ class Touch(Asked, frozen=True, kw_only=True):
     ttl_s: float | None = None
 
 
+class Move(Asked, frozen=True, kw_only=True):
+    to_context: str
+    expected_version: int | UnsetType = UNSET
+
+
+class Copy(Asked, frozen=True, kw_only=True):
+    to_context: str
+    new_id: str | UnsetType = UNSET
+
+
 class NewItems(Asked, frozen=True, kw_only=True):
     items: list[NewItem]
 
@@ -200,7 +210,7 @@ def only_if_new(request: Request) -> bool:
 
 
 @contextmanager
-def as_asked(request: Request, update: ItemUpdate | ContextUpdate) -> Iterator[dict[str, Any]]:
+def as_asked(request: Request, update: ItemUpdate | ContextUpdate | Move) -> Iterator[dict[str, Any]]:
     """What is to be updated, by name: with the version of If-Match, if there is one, as a condition."""
     given, version = update.given(), expected_version(request)
     if version is None:

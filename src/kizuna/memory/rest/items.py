@@ -9,9 +9,11 @@ from starlette.responses import Response
 from kizuna.errors import ItemMissing
 from kizuna.memory.rest.answers import answer, item_answer, item_shown
 from kizuna.memory.rest.bodies import (
+    Copy,
     Ids,
     ItemFilter,
     ItemUpdate,
+    Move,
     NewItem,
     NewItems,
     Touch,
@@ -53,7 +55,8 @@ class ItemPages:
         if "id" in new.given():
             raise BadCall(422, "the id of what is put is in the path; leave it out of the body")
         if not only_if_new(request):
-            return item_answer(await self._memory.put(id_in(request), **new.given()))
+            item = await self._memory.put(id_in(request), **new.given())
+            return item_answer(item, 201 if item.version == 1 else 200)
         with as_precondition():
             return item_answer(await self._memory.create(id=id_in(request), **new.given()), 201)
 
@@ -66,6 +69,15 @@ class ItemPages:
         touch = await read_body(request, Touch, may_be_empty=True)
         where = read_query(request, Where)
         return item_answer(await self._memory.touch(id_in(request), ttl_s=touch.ttl_s, context=where.context))
+
+    async def move(self, request: Request) -> Response:
+        move, where = await read_body(request, Move), read_query(request, Where)
+        with as_asked(request, move) as given:
+            return item_answer(await self._memory.move(id_in(request), context=where.context, **given))
+
+    async def copy(self, request: Request) -> Response:
+        copy = await read_body(request, Copy)
+        return item_answer(await self._memory.copy(id_in(request), **copy.given()), 201)
 
     async def delete(self, request: Request) -> Response:
         version, where = expected_version(request), read_query(request, Where)

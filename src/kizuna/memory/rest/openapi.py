@@ -110,8 +110,8 @@ PATHS: dict[str, Any] = {
             "Create an item of this id, or replace it.",
             body("NewItem"),
             {
-                "responses": answers("Item", "As it is now.")["responses"]
-                | answers("Item", "With If-None-Match: as it was created.", 201)["responses"]
+                "responses": answers("Item", "As it is now, in the place of another.")["responses"]
+                | answers("Item", "As it was created.", 201)["responses"]
             },
             parameters=[IF_NONE_MATCH],
         ),
@@ -130,6 +130,23 @@ PATHS: dict[str, Any] = {
             body("Touch", required=False),
             answers("Item", "As it is now."),
             parameters=[IN_CONTEXT],
+        ),
+    },
+    "/items/{id}/move": {
+        "parameters": [ID],
+        "post": operation(
+            "Move an item to another context.",
+            body("Move"),
+            answers("Item", "As it is now."),
+            parameters=[IN_CONTEXT, IF_MATCH],
+        ),
+    },
+    "/items/{id}/copy": {
+        "parameters": [ID],
+        "post": operation(
+            "Create another item like this one, with a life of its own.",
+            body("Copy"),
+            answers("Item", "The new one.", 201),
         ),
     },
     "/batch/create": {
