@@ -205,8 +205,12 @@ def test_wrong_places_are_a_mistake_of_the_programmer() -> None:
         QUEUE.build("r", priority="high", priorty="low")
     with pytest.raises(TypeError, match=r"queue:<priority> has no place for priorty"):
         QUEUE.glob("r", priorty="high")
-    with pytest.raises(TypeError, match="expected string"):
-        QUEUE.build("r", priority=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [1, None, 1.5, b"high", [], {}, object()], ids=repr)
+def test_what_is_no_text_is_no_name(name: object) -> None:
+    with pytest.raises(IllegalName, match=rf"the priority of a key: it is no text, but of type {type(name).__name__}"):
+        QUEUE.build("r", priority=name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kizuna.memory.context import AtEnd, Context, ContextChange, ContextQuery
-from kizuna.memory.drafts import Drafts, check_at_end, check_limit, check_text, check_version, new_token
+from kizuna.memory.drafts import (
+    Drafts,
+    check_at_end,
+    check_cursor,
+    check_flag,
+    check_limit,
+    check_text,
+    check_version,
+    new_token,
+)
 from kizuna.memory.keys import CONTEXTS_OF_TYPE
 from kizuna.memory.query import MOST_PER_PAGE, ContextPage
 from kizuna.store.lifetimes import lifetime_ms
@@ -106,6 +115,11 @@ class Contexts:
     ) -> ContextPage:
         """In the order of their ids."""
         check_limit(limit)
+        check_cursor(cursor)
+        if type is not None:
+            self._drafts.check_name(CONTEXTS_OF_TYPE, "type", type)
+        if active is not None:
+            check_flag("active", active)
         return await self._keeper.list_contexts(ContextQuery(type=type, is_active=active, limit=limit, cursor=cursor))
 
     async def all(self, *, type: str | None = None, active: bool | None = None) -> AsyncIterator[Context]:  # noqa: A002

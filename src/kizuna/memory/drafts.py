@@ -6,15 +6,15 @@ import itertools
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from kizuna.errors import CannotSeal, IllegalName, WrongValue
 from kizuna.memory.context import AtEnd, NewContext
 from kizuna.memory.item import GLOBAL, KINDS, USUAL, USUAL_PRIORITY, Kind, More, NewItem
 from kizuna.memory.json_text import encoded
 from kizuna.memory.keys import CONTEXT, CONTEXTS_OF_TYPE, DEPENDENTS, ITEM, ITEMS_OF_GENERATION, ITEMS_OF_TYPE
-from kizuna.memory.policy import Policy, check_cost, check_importance, check_priority
+from kizuna.memory.policy import Policy, check_cost, check_importance, check_priority, is_number
 from kizuna.memory.query import MOST_PER_PAGE, Query
 from kizuna.memory.sealing import refuse_what_looks_sealed
 from kizuna.store.lifetimes import lifetime_ms
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kizuna.memory.sealing import KeyRing
     from kizuna.settings import Settings
     from kizuna.store.keys import Key
+
+T = TypeVar("T")
 
 _NO_METADATA = b"{}"
 _MOST_DEPENDENCIES = 100
@@ -110,6 +112,14 @@ class Drafts:
             is_fresh=is_fresh,
         )
 
+    def item_of(self, arguments: Mapping[str, Any]) -> NewItem:
+        """One of many: the arguments of `create`, by name."""
+        try:
+            return self.item(**arguments)
+        except TypeError:
+            _check_arguments(arguments)
+            raise
+
     def context(
         self,
         name: str,
@@ -125,6 +135,7 @@ class Drafts:
         self.check_name(CONTEXTS_OF_TYPE, "type", type)
         check_at_end(at_end)
         check_text("name", name)
+        check_flag("active", active)
         return NewContext(
             id=id,
             name=name,
@@ -162,7 +173,7 @@ class Drafts:
 
     def check_name(self, family: Key, place: str, name: str) -> None:
         known = self._known_names[family]
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             family.build(self._root, **{place: name})
             if len(known) < 10_000:
                 known.add(name)
@@ -194,14 +205,24 @@ class Drafts:
         )
 
     def _dependencies(self, depends_on: Iterable[str]) -> tuple[str, ...]:
-        if isinstance(depends_on, str):
-            raise WrongValue("depends_on", repr(depends_on), "a list of names")
-        names = tuple(dict.fromkeys(depends_on))
+        given = tuple(checked_many("depends_on", depends_on, "names"))
+        for name in given:
+            self.check_name(DEPENDENTS, "name", name)
+        names = tuple(dict.fromkeys(given))
         if len(names) > _MOST_DEPENDENCIES:
             raise WrongValue("depends_on", f"{len(names)} names", f"{_MOST_DEPENDENCIES} at most")
-        for name in names:
-            self.check_name(DEPENDENTS, "name", name)
         return names
+
+
+def _check_arguments(arguments: Mapping[str, Any]) -> None:
+    if not isinstance(arguments, Mapping):
+        raise WrongValue("an item", repr(arguments), "a dictionary with the arguments of `create`")
+    known = {"type", "content", "id", *ItemOptions.__annotations__}
+    for name in sorted(map(str, arguments.keys() - known)):
+        raise WrongValue("an item", f"one with {name!r}", f"no other than {', '.join(sorted(known))}")
+    for name in ("type", "content"):
+        if name not in arguments:
+            raise WrongValue("an item", f"one without {name!r}", "type and content at least")
 
 
 def query_of(
@@ -219,6 +240,10 @@ def query_of(
     check_limit(limit)
     check_moment("ends_after", ends_after)
     check_moment("ends_before", ends_before)
+    check_cursor(cursor)
+    check_flag("newest_first", newest_first)
+    if text is not None and not isinstance(text, str):
+        raise WrongValue("text", repr(text), "text that is somewhere in the content")
     return Query(
         type=type,
         context=context,
@@ -232,22 +257,39 @@ def query_of(
     )
 
 
-def priorities_of(priority: int | tuple[int, int]) -> tuple[int, int]:
+def priorities_of(priority: int | Sequence[int]) -> tuple[int, int]:
     """The lowest and the highest. WrongValue if that is none, or two the other way round."""
-    two = priority if isinstance(priority, tuple) else (priority, priority)
+    two = tuple(priority) if isinstance(priority, tuple | list) else (priority, priority)
     if len(two) != 2 or not all(type(one) is int for one in two) or two[0] > two[1]:
         raise WrongValue("priority", repr(priority), "a whole number, or two: the lowest and the highest")
-    return two
+    return two[0], two[1]
 
 
 def check_limit(limit: int, most: int = MOST_PER_PAGE) -> None:
-    if not 1 <= limit <= most:
-        raise WrongValue("limit", f"{limit}", f"1 to {most}")
+    if type(limit) is not int or not 1 <= limit <= most:
+        raise WrongValue("limit", f"{limit!r}", f"1 to {most}")
 
 
 def check_moment(what: str, at: float | None) -> None:
-    if at is not None and not abs(at) < _NEVER_S:
+    if at is not None and not (is_number(at) and abs(at) < _NEVER_S):
         raise WrongValue(what, repr(at), "seconds since the epoch")
+
+
+def check_cursor(cursor: str) -> None:
+    if not isinstance(cursor, str):
+        raise WrongValue("cursor", repr(cursor), "the cursor of a page")
+
+
+def check_flag(what: str, flag: bool | None) -> None:
+    if type(flag) is not bool:
+        raise WrongValue(what, repr(flag), "True or False")
+
+
+def checked_many(what: str, given: Iterable[T], of: str) -> Iterable[T]:
+    """WrongValue for one that is taken for many: a text would be its letters."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise WrongValue(what, repr(given), f"a list of {of}")
+    return given
 
 
 def new_token() -> str:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from kizuna.errors import EventsGone, NotPrimary, OutcomeUnknown, Overloaded, Refused, Unreachable, WrongValue
 from kizuna.memory import keys
+from kizuna.memory.drafts import check_limit
 from kizuna.store.events import LookAgain
 from kizuna.store.replies import paired
 
@@ -25,6 +26,7 @@ KINDS = tuple(f"{what}:{event}" for what in ("item", "ctx") for event in ("creat
 
 _ENTRY = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 _OLDEST, _NOTHING_YET = "0", "0-0"
+_MOST_EVENTS = 10_000
 # The last resort: whatever is not heard is seen after this time.
 _LOOK_EVERY_S = 5.0
 _TRY_AGAIN_S = 0.1
@@ -140,8 +142,7 @@ class FeedReader:
 
     async def events_since(self, cursor: str, limit: int = 100) -> Events:
         """What happened after the cursor, the oldest first. EventsGone if some of it is no longer there."""
-        if not 1 <= limit <= 10_000:
-            raise WrongValue("limit", f"{limit}", "1 to 10000")
+        check_limit(limit, _MOST_EVENTS)
         shards = self._keeper.shards
         if cursor == "$":
             return Events([], await self.now_cursor())
@@ -175,7 +176,7 @@ class FeedReader:
         shards = len(self._keeper.shards)
         if cursor in ("", _OLDEST):
             return [_OLDEST] * shards
-        places = cursor.split(",")
+        places = cursor.split(",") if isinstance(cursor, str) else []
         if len(places) != shards or not all(place == _OLDEST or _ENTRY.fullmatch(place) for place in places):
             raise WrongValue("cursor", repr(cursor), "0, $, or the cursor of an event of this memory")
         return places

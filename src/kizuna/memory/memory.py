@@ -15,7 +15,7 @@ import msgspec
 from kizuna.errors import ContentSealed, ItemMissing, VersionConflict, WrongValue
 from kizuna.memory.care import Care
 from kizuna.memory.contexts import Contexts
-from kizuna.memory.drafts import Drafts, ItemOptions, check_version, new_token, query_of
+from kizuna.memory.drafts import Drafts, ItemOptions, check_version, checked_many, new_token, query_of
 from kizuna.memory.events import Event, Events, FeedReader, Watching
 from kizuna.memory.invalidating import end_dependents_of, raise_generation
 from kizuna.memory.item import Item, ItemChange
@@ -119,7 +119,7 @@ class Memory:
 
     async def get_many(self, ids: Iterable[str], *, context: str | None = None) -> FoundItems:
         """In the order of the ids."""
-        return await self.keeper.read(tuple(ids), context)
+        return await self.keeper.read(tuple(checked_many("ids", ids, "ids")), context)
 
     async def update(
         self,
@@ -214,20 +214,21 @@ class Memory:
     async def create_many(self, items: Iterable[Mapping[str, Any]]) -> Created:
         """`create` for each, with these arguments, together. All are checked before the first is written; if one cannot
         be written then, the others are, and an ExceptionGroup says what went wrong."""
-        news = [self._drafts.item(**arguments) for arguments in items]
+        news = [self._drafts.item_of(arguments) for arguments in checked_many("items", items, "what `create` takes")]
         await self.begin()
         return _all_or_why("not all items were created", await self.keeper.write_many(news))
 
     async def delete_many(self, ids: Iterable[str]) -> int:
         """How many of them there were."""
+        which = tuple(checked_many("ids", ids, "ids"))
         await self.begin()
-        return sum(_all_or_why("not all items were deleted", await self.keeper.remove_many(tuple(ids))))
+        return sum(_all_or_why("not all items were deleted", await self.keeper.remove_many(which)))
 
     async def touch_many(self, ids: Iterable[str], *, ttl_s: float | None = None) -> FoundItems:
         """In the order of the ids; None in the place of each that was not there."""
+        which, ttl_ms = checked_many("ids", ids, "ids"), None if ttl_s is None else lifetime_ms(ttl_s)
         await self.begin()
-        ttl_ms = None if ttl_s is None else lifetime_ms(ttl_s)
-        touching = (_unless_missing(self.keeper.touch(id_, ttl_ms)) for id_ in ids)
+        touching = (_unless_missing(self.keeper.touch(id_, ttl_ms)) for id_ in which)
         return _all_or_why("not all items were touched", await asyncio.gather(*touching, return_exceptions=True))
 
     async def copy(self, id: str, to_context: str, *, new_id: str | None = None) -> Item:  # noqa: A002
@@ -352,6 +353,10 @@ class Memory:
     ) -> AbstractAsyncContextManager[Watching]:
         """Hear of events as they happen, of these kinds or of all; see `Watching`. What happens while nobody listens is
         not told: `follow` is for those who must not miss any."""
+        if context is not None:
+            self._drafts.check_name(CONTEXT, "context", context)
+        if type is not None:
+            self._drafts.check_name(ITEMS_OF_TYPE, "type", type)
         return self._watching(kinds, context, type)
 
     async def events_since(self, cursor: str, limit: int = 100) -> Events:

@@ -9,6 +9,7 @@ bounds are the script's to keep, by the server's clock. No I/O here.
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -67,11 +68,16 @@ def check_priority(priority: int) -> None:
         raise WrongValue("priority", f"{priority!r}", f"a whole number from 1 to {HIGHEST_PRIORITY}")
 
 
+def is_number(value: object) -> bool:
+    """Of whichever kind: other libraries have their own."""
+    return isinstance(value, Real)
+
+
 def check_cost(cost_s: float) -> None:
-    if not 0 <= cost_s < float("inf"):
+    if not is_number(cost_s) or not 0 <= cost_s < float("inf"):
         raise WrongValue("cost_s", f"{cost_s!r}", "the seconds that it took, 0 or more")
 
 
 def check_importance(importance: float) -> None:
-    if not 0 <= importance <= 1:
+    if not is_number(importance) or not 0 <= importance <= 1:
         raise WrongValue("importance", f"{importance!r}", "a number from 0 to 1")

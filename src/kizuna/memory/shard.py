@@ -48,7 +48,8 @@ class Shard:
     def item(self, id_: str) -> str:
         """IllegalName for an id that no key can have."""
         # The way of every item that is read or written: most ids need no longer look.
-        return self._item_of + id_ if _PLAIN(id_) else keys.ITEM.build(self.root, item=id_)
+        plain = type(id_) is str and _PLAIN(id_)
+        return self._item_of + id_ if plain else keys.ITEM.build(self.root, item=id_)
 
     def context(self, id_: str) -> str:
         return keys.CONTEXT.build(self.root, context=id_)

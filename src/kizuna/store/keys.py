@@ -107,8 +107,8 @@ class Key:
         return tuple(hole.name for hole in self._holes)
 
     def build(self, root: str, /, **names: str) -> str:
-        """The key of these names. IllegalName if one of them could leave its place in the key; TypeError if one is
-        missing, unknown, or no text."""
+        """The key of these names. IllegalName if one of them is no text, or could leave its place in the key; TypeError
+        if one is missing or unknown."""
         key = self._stem(root) + self._text_before
         try:
             for hole, _, fits, text_after in self._holes:
@@ -118,6 +118,10 @@ class Key:
                 key += name + text_after
         except KeyError as missing:
             raise TypeError(f"{self.pattern} needs a name for {missing}") from None
+        except TypeError:
+            raise IllegalName(
+                hole, _shortened(str(name)), f"it is no text, but of type {type(name).__name__}"
+            ) from None
         if len(names) != len(self._holes):
             self._refuse_unknown(names)
         if self.apart_from and (owner := self._owner_apart(root, key)):

@@ -14,6 +14,10 @@ def lifetime_ms(ttl_s: float) -> int:
 
 def checked_lifetime(seconds: float, what: str) -> float:
     """The same seconds. WrongValue, which says `what` they are, if nothing can live so long."""
-    if not 0 < seconds <= LONGEST_KEPT_S:
-        raise WrongValue(what, f"{seconds!r}", "seconds, above 0 and at most ten years")
-    return seconds
+    try:
+        if 0 < seconds <= LONGEST_KEPT_S:
+            return seconds
+    except TypeError:
+        # No number at all: text, or a timedelta.
+        pass
+    raise WrongValue(what, f"{seconds!r}", "seconds, above 0 and at most ten years")
