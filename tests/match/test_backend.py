@@ -238,6 +238,42 @@ async def test_an_assigner_that_returns_no_assignments_has_failed_and_stops_nobo
     assert await mm.query_ids(Pool("all")) == [ticket.id for ticket in bad]
 
 
+@pytest.mark.parametrize("bad", [None, "host:1", Assignment("x" * 2_000_000)], ids=["nothing", "text", "too large"])
+async def test_what_is_wrong_with_one_group_is_no_harm_to_the_others_of_its_assigner(mm: Matchmaking, bad: Any) -> None:
+    tickets = [(await mm.create_ticket()).id for _ in range(4)]
+
+    def assign(matches: Sequence[Match]) -> list[Any]:
+        first, second = matches
+        return [first.assigned(bad) if isinstance(bad, Assignment) else bad, second.assigned("y:1")]
+
+    with pytest.raises(TickFailed, match="assigner"):
+        await pairing(mm, assign).tick()
+    assert await connections(mm, *tickets) == [None, None, "y:1", "y:1"]
+    assert await mm.query_ids(Pool("all")) == tickets[:2]
+
+
+async def test_everybody_may_be_in_one_match(mm: Matchmaking) -> None:
+    """More than a script can hand on to a command."""
+    await asyncio.gather(*(mm.create_ticket() for _ in range(9_000)))
+    backend = mm.backend(at_once)
+    backend.add(EVERYONE, lambda waiting: [Match(waiting.tickets)])
+
+    tick = await backend.tick()
+
+    assert (tick.assigned, len(tick.matches), await mm.count()) == (9_000, 1, 0)
+
+
+async def test_the_tickets_of_a_match_may_be_an_iterator(mm: Matchmaking) -> None:
+    tickets = [(await mm.create_ticket()).id for _ in range(2)]
+    backend = mm.backend(at_once)
+    backend.add(EVERYONE, lambda waiting: [Match(iter(waiting.tickets))])  # type: ignore[arg-type]
+
+    [match] = (await backend.tick()).matches
+
+    assert match.assignment is not None
+    assert await connections(mm, *tickets) == [match.assignment.connection] * 2
+
+
 async def test_an_evaluator_that_fails_gives_everything_back(mm: Matchmaking) -> None:
     backend = pairing(mm, evaluator=fails)
     tickets = [await mm.create_ticket() for _ in range(2)]

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kizuna.errors import WrongValue
 from kizuna.match.backend.counts import Counts, PoolState
@@ -165,24 +165,32 @@ class OneTick:
         assignments = {id_: group.assignment for group in groups for id_ in group.ticket_ids}
         for match in matches:
             if assigned.issuperset(match.ticket_ids):
-                match.assignment = assignments[match.ticket_ids[0]] if match.tickets else None
+                match.assignment = assignments[match.ticket_ids[0]] if match.ticket_ids else None
                 self._stands(match)
         # A match that the assigner has left out waits on.
         await self._batch.release(ids)
 
     def _of_these(self, found: list[Group | Exception], ids: set[str]) -> list[Group]:
-        """The groups of tickets that the assigner was asked about; everything else is its failure."""
+        """The groups of tickets that the assigner was asked about; each of the others is a failure of its own."""
         ours = []
         for group in found:
-            if isinstance(group, Exception):
-                self._fail("assigner", group)
-            elif not ids.issuperset(group.ticket_ids):
-                foreign = sorted(set(group.ticket_ids) - ids)
-                self._fail("assigner", ValueError(f"tickets {foreign} are in none of the matches that it was given"))
-            elif group.ticket_ids:
-                check_size(group.assignment, self._shard.settings)
-                ours.append(group)
-        return ours
+            try:
+                self._check_group(group, ids)
+            except Exception as error:
+                self._fail("assigner", error)
+            else:
+                ours.append(cast("Group", group))
+        return [group for group in ours if group.ticket_ids]
+
+    def _check_group(self, group: Group | Exception, ids: set[str]) -> None:
+        if isinstance(group, Exception):
+            raise group
+        if not isinstance(group, Group):
+            raise WrongValue("what it returned", repr(group), "a Group, as match.assigned(…) makes it")
+        foreign = sorted(set(group.ticket_ids) - ids, key=str)
+        if foreign:
+            raise ValueError(f"tickets {foreign} are in none of the matches that it was given")
+        check_size(group.assignment, self._shard.settings)
 
     async def _assign_groups(self, groups: list[Group]) -> set[str]:
         began = time.perf_counter()
@@ -216,6 +224,8 @@ def _check(match: object) -> None:
     """Functions are other people's: what they return may be anything."""
     if not isinstance(match, Match):
         raise WrongValue("a match", repr(match), "a Match")
+    # Whatever can be gone through once: it is gone through often.
+    match.tickets = list(match.tickets)
     if not (match.backfill is None or isinstance(match.backfill, Backfill)):
         raise WrongValue("the backfill of a match", repr(match.backfill), "a Backfill")
     if match.score is not None:

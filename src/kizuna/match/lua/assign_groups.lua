@@ -44,8 +44,12 @@ for first = 1, #all, MOST do
   end
 end
 
--- All of them wait, and none is assigned: so it is almost always, and two questions tell.
+-- All of them wait, and none is assigned: so it is almost always, and two questions tell, unless they are too many to be
+-- handed on at once.
 local function are_free(ids)
+  if #ids > MOST then
+    return false
+  end
   local bodies, assignments = {}, {}
   for i, id in ipairs(ids) do
     if assigned_now[id] or not does_wait[id] then
