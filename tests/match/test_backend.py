@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from tests.match.pairing import EVERYONE, at_once, connections, pairing, pairs
 
 from kizuna.app import Kizuna, connect
 from kizuna.errors import TickFailed, WrongValue
-from kizuna.match import Assignment, Group, Match, Pool, Profile, Tick, Waiting
+from kizuna.match import Assignment, Backfill, Group, Match, Pool, Profile, Tick, Waiting
 from kizuna.match.backend.backend import rest_after
 from kizuna.match.matchmaking import Matchmaking
 from kizuna.match.openmatch import messages_pb2
@@ -615,6 +616,55 @@ async def test_a_backend_says_what_it_has_found(settings: Settings) -> None:
     assert measured["minimatch_backend_match_function_latency_seconds"].labels == {"match_profile": "1v1"}
     assert measured["kizuna_match_assigned_total"].value == 2
     assert "minimatch_store_tickets_count" in measured
+
+
+async def test_how_long_somebody_waited_counts_until_the_assignment(mm: Matchmaking) -> None:
+    async def slow(matches: Sequence[Match]) -> Iterable[Group]:
+        await asyncio.sleep(0.6)
+        return at_once(matches)
+
+    backend = pairing(mm, slow)
+    for _ in range(2):
+        await mm.create_ticket()
+    await backend.tick()
+
+    # Histograms tell bounds: of those between half a second and a whole one, the middle is above the half.
+    assert backend.counts.wait_s.count == 2
+    assert backend.counts.wait_s.quantile(0.5) >= 0.5
+
+
+@pytest.mark.parametrize("outcome", ["fails", "leaves it out", "is too late"])
+async def test_a_backfill_that_was_opened_for_a_match_without_a_server_is_closed(mm: Matchmaking, outcome: str) -> None:
+    tickets = [(await mm.create_ticket()).id for _ in range(2)]
+
+    async def assign(matches: Sequence[Match]) -> Iterable[Group]:
+        assert [backfill.id for backfill in await mm.query_backfills(Pool("all"))]
+        if outcome == "fails":
+            raise RuntimeError("no server is free")
+        if outcome == "leaves it out":
+            return []
+        await mm.delete_ticket(tickets[0])
+        return at_once(matches)
+
+    backend = mm.backend(assign)
+    backend.add(EVERYONE, lambda waiting: [Match(waiting.tickets, backfill=Backfill(messages_pb2.Backfill()))])
+    with suppress(TickFailed):
+        await backend.tick()
+
+    assert await mm.query_backfills(Pool("all")) == []
+    assert await mm.query_ids(Pool("all")) == (tickets[1:] if outcome == "is too late" else tickets)
+
+
+async def test_a_backfill_that_was_opened_for_a_match_with_a_server_is_filled_later(mm: Matchmaking) -> None:
+    for _ in range(2):
+        await mm.create_ticket()
+    backend = mm.backend(at_once)
+    backend.add(EVERYONE, lambda waiting: [Match(waiting.tickets, backfill=Backfill(messages_pb2.Backfill()))])
+
+    [match] = (await backend.tick()).matches
+
+    assert match.backfill is not None
+    assert [backfill.id for backfill in await mm.query_backfills(Pool("all"))] == [match.backfill.id]
 
 
 async def test_a_pool_that_is_empty_again_is_reported_so_and_shards_are_added_up(settings: Settings) -> None:

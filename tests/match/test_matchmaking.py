@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2, wrappers_pb2
+from tests.match.pairing import connections, pairing
 
 from kizuna.app import connect
-from kizuna.errors import IllegalName, TicketMissing, TooLarge, WrongValue
-from kizuna.match import Assignment, Group, Pool
+from kizuna.errors import BackfillMissing, IllegalName, TicketMissing, TooLarge, WrongValue
+from kizuna.match import Assignment, Group, Match, Pool
 from kizuna.match.matchmaking import Matchmaking
 from kizuna.match.openmatch import messages_pb2
 from kizuna.match.xids import made_at
@@ -253,6 +254,20 @@ async def test_what_is_no_ticket_disturbs_nobody(mm: Matchmaking, server: Server
 
     assert await mm.query_ids(Pool("all")) == [ticket.id]
     assert await mm.count() == 2
+
+
+async def test_what_is_no_backfill_disturbs_nobody_and_can_be_deleted(mm: Matchmaking, server: ServerProcess) -> None:
+    good, bad = await mm.create_backfill(), await mm.create_backfill()
+    server.call("SET", mm.shards[0].prefix + bad.id, b"\xff\xff\xff", "EX", 60)
+    players = [(await mm.create_ticket()).id for _ in range(2)]
+
+    assert [found.id for found in await mm.query_backfills(Pool("all"))] == [good.id]
+    assert await mm.propose([Match([], backfill=bad)]) == []
+    assert (await pairing(mm).tick()).assigned == 2
+    assert None not in await connections(mm, *players)
+    await mm.delete_backfill(bad.id)
+    with pytest.raises(BackfillMissing):
+        await mm.get_backfill(bad.id)
 
 
 async def test_a_key_that_is_no_ticket_is_none_whatever_is_asked_of_it(mm: Matchmaking, server: ServerProcess) -> None:

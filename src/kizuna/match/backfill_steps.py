@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kizuna.errors import BackfillExpired, BackfillMissing, IllegalName
+from kizuna.errors import BackfillExpired, BackfillMissing, IllegalName, Undecodable
 from kizuna.match import keys
 from kizuna.match.backfills import Backfill, StoredBackfill
 from kizuna.match.openmatch import internal_pb2
@@ -110,17 +110,17 @@ class BackfillSteps:
             raise BackfillExpired("acknowledge", id_)
         return StoredBackfill.decode(stored[0])
 
-    async def delete(self, id_: str) -> None:
+    async def delete(self, id_: str, *, with_tickets: bool = True) -> None:
+        """Its tickets go back, unless whoever deletes it sees to them."""
         key = self._shard.body(id_)
         if not await self._store.call("HEXISTS", self._all, id_):
             return
-        body = await self._store.get(key)
-        released = StoredBackfill.decode(body).ticket_ids if body is not None else []
+        stored = _decoded(await self._store.get(key)) if with_tickets else None
         told: dict[str, Any] = {
             "body": key,
             "root": self._shard.prefix,
             "id": id_,
-            "released": " ".join(released),
+            "released": " ".join(stored.ticket_ids if stored else []),
         }
         await self._shard.step(lambda token: _delete_backfill(self._store, token=token, **told))
 
@@ -134,7 +134,7 @@ class BackfillSteps:
         ids = [id_.decode() for id_ in await self._store.call("ZRANGE", self._acks, oldest_ns, "+inf", "BYSCORE")]
         bodies = await self._shard.read_all(ids)
         await self._forget(now_s)
-        return [StoredBackfill.decode(body) for body in bodies if body is not None]
+        return [stored for body in bodies if (stored := _decoded(body)) is not None]
 
     async def _forget(self, now_s: float) -> None:
         before_ns = round(now_s * 1e9) - self._stored_ms * 1_000_000
@@ -172,7 +172,7 @@ class BackfillSteps:
             return await self._draft_new(match, wanted)
         try:
             stored = await self.read(wanted.id)
-        except (BackfillMissing, IllegalName):
+        except (BackfillMissing, IllegalName, Undecodable):
             return _row(match, wanted.id, _NO_GENERATION)
         message = internal_pb2.BackfillInternal(ticket_ids=[*stored.ticket_ids, *match.ticket_ids])
         message.backfill.CopyFrom(wanted)
@@ -205,6 +205,14 @@ def _row(
         "next_generation": next_generation,
         "stored": stored,
     }
+
+
+def _decoded(body: bytes | None) -> StoredBackfill | None:
+    """None for what somebody has put there that is none: nobody can join it, and it disturbs nobody."""
+    try:
+        return None if body is None else StoredBackfill.decode(body)
+    except Undecodable:
+        return None
 
 
 def _copy_map(source: Any, target: Any) -> None:

@@ -31,10 +31,16 @@ class Batch:
         """All of them, the oldest first."""
         self.now_s = 0.0
         """The server's time when they were taken."""
+        self._taken_at = time.perf_counter()
         self.busy = 0
         """How many somebody else was matching, or is about to write."""
         self.released = 0
         self.took_s = 0.0
+
+    @property
+    def later_s(self) -> float:
+        """The server's time by now."""
+        return self.now_s + time.perf_counter() - self._taken_at
 
     async def take(self, ids: Sequence[str]) -> None:
         """Those of them that can be taken. Each part is read as soon as it is taken, while the server is busy with the
@@ -51,7 +57,7 @@ class Batch:
     async def _take_part(self, ids: Sequence[str], *, begins: bool) -> None:
         taken = await self._shard.take(ids, self._backend, begins=begins, batch=self._number)
         self.open.update(taken.ids)
-        self.now_s = taken.now_s
+        self.now_s, self._taken_at = taken.now_s, time.perf_counter()
         tickets, gone, late = await self._cache.read(taken.ids)
         self.busy += taken.busy + late
         if gone:

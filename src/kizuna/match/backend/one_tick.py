@@ -151,24 +151,36 @@ class OneTick:
         self._counts.matches += 1
 
     async def _assign(self, assigner: Assigner, matches: list[Match]) -> None:
-        began = time.perf_counter()
         ids = {id_ for match in matches for id_ in match.ticket_ids}
-        try:
-            groups = self._of_these(await result_of(assigner(matches)), ids)
-        except Exception as error:
-            self._fail("assigner", error)
-            await self._batch.release(ids)
-            return
-        finally:
-            self._counts.assigner_s.observe(time.perf_counter() - began)
-        assigned = await self._assign_groups(groups)
+        groups = await self._groups_of(assigner, matches, ids)
+        assigned = await self._assign_groups(groups) if groups else set()
         assignments = {id_: group.assignment for group in groups for id_ in group.ticket_ids}
+        left_out = []
         for match in matches:
             if assigned.issuperset(match.ticket_ids):
                 match.assignment = assignments[match.ticket_ids[0]] if match.ticket_ids else None
                 self._stands(match)
+            else:
+                left_out.append(match)
+        await self._close_backfills(left_out)
         # A match that the assigner has left out waits on.
         await self._batch.release(ids)
+
+    async def _groups_of(self, assigner: Assigner, matches: list[Match], ids: set[str]) -> list[Group]:
+        began = time.perf_counter()
+        try:
+            return self._of_these(await result_of(assigner(matches)), ids)
+        except Exception as error:
+            self._fail("assigner", error)
+            return []
+        finally:
+            self._counts.assigner_s.observe(time.perf_counter() - began)
+
+    async def _close_backfills(self, matches: list[Match]) -> None:
+        """Those that were opened for matches that have no server: who joined them would wait for nobody."""
+        for match in matches:
+            if match.backfill is not None and match.backfill.generation == 1:
+                await self._backfills.delete(match.backfill.id, with_tickets=False)
 
     def _of_these(self, found: list[Group | Exception], ids: set[str]) -> list[Group]:
         """The groups of tickets that the assigner was asked about; each of the others is a failure of its own."""
@@ -213,7 +225,7 @@ class OneTick:
     def _count_assigned(self, assigned: set[str]) -> None:
         self.tick.assigned += len(assigned)
         self._counts.assigned += len(assigned)
-        observe, now_s = self._counts.wait_s.observe, self._batch.now_s
+        observe, now_s = self._counts.wait_s.observe, self._batch.later_s
         for ticket in self._batch.tickets:
             if ticket.id in assigned:
                 observe(ticket.waited_s(now_s))
