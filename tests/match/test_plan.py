@@ -385,6 +385,16 @@ async def test_where_a_program_fails_only_that_match_has_no_server(program: Call
     assert (silent.match, silent.reason) == ("silent", f"what the program prints cannot be ''; expected {expected}")
 
 
+async def test_a_match_whose_name_no_program_can_be_told_has_no_server(program: Callable[..., Plan]) -> None:
+    plan = program("print('host:1')")
+
+    odd, good = await found_by(plan, *(Match([ticket(name)], id=name) for name in ("odd\0", "good")))
+
+    assert good == Group(["good"], Assignment("host:1"))
+    assert isinstance(odd, NoGameServer)
+    assert odd.reason == "embedded null byte"
+
+
 async def test_a_program_that_takes_too_long_is_killed(program: Callable[..., Plan]) -> None:
     plan = program("import time; time.sleep(600)", more="timeout_s = 0.1")
 
@@ -442,3 +452,17 @@ def test_a_match_is_told_to_programs_as_plain_values() -> None:
         "backfill": backfill.as_dict(),
         "allocate": False,
     }
+
+
+def test_numbers_that_json_has_no_signs_for_are_told_as_text() -> None:
+    fields = {"nan": math.nan, "most": math.inf, "least": -math.inf, "one": 1.0}
+    player = Ticket(new_ticket(doubles=fields, extensions={"nan": math.nan}))
+    backfill = Backfill(messages_pb2.Backfill(search_fields={"double_args": {"nan": math.nan}}))
+    match = Match([player], "m", score=-math.inf, backfill=backfill)
+
+    told = json.loads(json.dumps(match_as_dict(match), allow_nan=False))
+
+    assert told["tickets"][0]["doubles"] == {"nan": "NaN", "most": "Infinity", "least": "-Infinity", "one": 1.0}
+    assert told["tickets"][0]["extensions"] == {"nan": "NaN"}
+    assert told["backfill"]["doubles"] == {"nan": "NaN"}
+    assert told["score"] == "-Infinity"

@@ -7,6 +7,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from kizuna.errors import Undecodable
+from kizuna.match import values
 from kizuna.match.openmatch import internal_pb2, messages_pb2
 from kizuna.match.tickets import Searchable
 
@@ -28,7 +29,7 @@ class Backfill(Searchable):
             "generation": self.generation,
             "created_at": self.created_at,
             "tags": self.tags,
-            "doubles": self.doubles,
+            "doubles": values.shown(self.doubles),
             "strings": self.strings,
         }
 

@@ -63,7 +63,7 @@ class ByProgram:
         async with self._places:
             try:
                 return match.assigned(assignment_of(await self._ask(match)))
-            except (Failed, KizunaError, OSError, TimeoutError) as error:
+            except (Failed, KizunaError, OSError, TimeoutError, ValueError) as error:
                 reason = str(error) or f"it took more than {self._timeout_s:g}s"
                 return NoGameServer(match.id, reason)
 
@@ -93,7 +93,7 @@ def match_as_dict(match: Match) -> dict[str, Any]:
         "id": match.id,
         "profile": match.profile,
         "function": match.function,
-        "score": match.score,
+        "score": None if match.score is None else values.shown_number(match.score),
         "extensions": values.shown(match.extensions),
         "tickets": [ticket.as_dict() for ticket in match.tickets],
         "backfill": match.backfill.as_dict() if match.backfill else None,

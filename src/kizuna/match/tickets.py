@@ -116,7 +116,7 @@ class Ticket(Searchable):
             "id": self.id,
             "created_at": self.created_at,
             "tags": self.tags,
-            "doubles": self.doubles,
+            "doubles": values.shown(self.doubles),
             "strings": self.strings,
             "extensions": values.shown(self.extensions),
         }

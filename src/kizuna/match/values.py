@@ -7,6 +7,7 @@ Any other message is taken as it is and comes back as the Any that it was sent i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -74,11 +75,20 @@ def _plain(field: AnyMessage) -> Value:
 
 
 def shown(extensions: Mapping[str, Value]) -> dict[str, object]:
-    """For people and JSON: bytes and messages as text."""
+    """For people and JSON: bytes and messages as text, and numbers that JSON has no signs for."""
     return {name: _shown(value) for name, value in extensions.items()}
 
 
 def _shown(value: Value) -> object:
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
+    if isinstance(value, float):
+        return shown_number(value)
     return str(value).strip() if isinstance(value, Message) else value
+
+
+def shown_number(value: float) -> float | str:
+    """As protobuf writes it in JSON: "NaN", "Infinity" and "-Infinity" are text there."""
+    if math.isnan(value):
+        return "NaN"
+    return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
