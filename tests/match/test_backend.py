@@ -13,7 +13,7 @@ import pytest
 from tests.match.pairing import EVERYONE, at_once, connections, pairing, pairs
 
 from kizuna.app import Kizuna, connect
-from kizuna.errors import TickFailed, WrongValue
+from kizuna.errors import IllegalName, TickFailed, WrongValue
 from kizuna.match import Assignment, Backfill, Group, Match, Pool, Profile, Tick, Waiting
 from kizuna.match.backend.backend import rest_after
 from kizuna.match.matchmaking import Matchmaking
@@ -350,6 +350,27 @@ async def test_a_profile_needs_somebody_who_finds_servers(mm: Matchmaking) -> No
 
 
 # -- before it is assigned ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"fetch_limit": 0}, {"fetch_limit": -1}, {"tick_every_s": 0}, {"tick_every_s": -1.0}]
+)
+async def test_a_backend_cannot_have_a_limit_or_a_pace_of_nothing(mm: Matchmaking, wrong: dict[str, Any]) -> None:
+    with pytest.raises(WrongValue, match=next(iter(wrong))):
+        mm.backend(at_once, **wrong)
+
+
+async def test_a_backend_needs_a_name_that_a_key_can_have(mm: Matchmaking) -> None:
+    with pytest.raises(IllegalName):
+        mm.backend(at_once, name="two words")
+
+
+@pytest.mark.parametrize("function", [None, "package:function"])
+async def test_what_cannot_be_called_is_no_function(mm: Matchmaking, function: Any) -> None:
+    with pytest.raises(WrongValue, match="match function"):
+        mm.backend(at_once).add(EVERYONE, function)
+    with pytest.raises(WrongValue, match="assigner"):
+        mm.backend(function).add(EVERYONE, pairs)
 
 
 async def test_when_a_player_leaves_before_the_assignment_the_other_waits_on(mm: Matchmaking) -> None:

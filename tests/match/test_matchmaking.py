@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
 from typing import Any
@@ -107,6 +108,10 @@ async def test_the_key_ends_when_the_ticket_does(mm: Matchmaking, server: Server
         ({"strings": {"mode": 1}}, "search fields"),
         ({"extensions": {"list": [1]}}, "extension list"),
         ({"extensions": {"big": 2**63}}, "extension big"),
+        ({"doubles": {"skill": 10**400}}, "search fields"),
+        ({"ttl_s": math.nan}, "life of a ticket cannot be nan"),
+        ({"ttl_s": math.inf}, "life of a ticket cannot be inf"),
+        ({"ttl_s": "soon"}, "life of a ticket cannot be 'soon'"),
     ],
 )
 async def test_what_no_ticket_can_hold_is_refused_with_a_sentence(
@@ -254,6 +259,17 @@ async def test_what_is_no_ticket_disturbs_nobody(mm: Matchmaking, server: Server
 
     assert await mm.query_ids(Pool("all")) == [ticket.id]
     assert await mm.count() == 2
+
+
+@pytest.mark.parametrize("connection", [None, 7777])
+def test_whoever_found_no_server_has_nothing_to_assign(connection: Any) -> None:
+    with pytest.raises(WrongValue, match="the connection of an assignment"):
+        Match([]).assigned(connection)
+
+
+async def test_one_id_is_no_list_of_them(mm: Matchmaking) -> None:
+    with pytest.raises(WrongValue, match="a list"):
+        await mm.release_tickets((await mm.create_ticket()).id)
 
 
 async def test_what_is_no_backfill_disturbs_nobody_and_can_be_deleted(mm: Matchmaking, server: ServerProcess) -> None:

@@ -113,7 +113,19 @@ def test_a_time_that_there_is_not_is_refused(name: str, seconds: int, nanos: int
     "make",
     [
         lambda: Pool("p", tags="abc"),
-        lambda: Pool("p", doubles=[DoubleRange("x", exclude="most")]).to_message(),
+        lambda: Pool("p", tags=[1]),  # type: ignore[list-item]
+        lambda: Pool(None),  # type: ignore[arg-type]
+        lambda: Pool("p", strings=["mode"]),  # type: ignore[list-item]
+        lambda: Pool("p", strings={"level": 3}),  # type: ignore[arg-type]
+        lambda: Pool("p", doubles={"skill": 1500}),  # type: ignore[dict-item]
+        lambda: Pool("p", created_before="now"),  # type: ignore[arg-type]
+        lambda: Pool("p", created_after=math.nan),
+        lambda: DoubleRange("x", exclude="most"),
+        lambda: DoubleRange("x", min="1"),  # type: ignore[arg-type]
+        lambda: Profile("p", "pool"),  # type: ignore[arg-type]
+        lambda: Profile(None, [Pool("p")]),  # type: ignore[arg-type]
+        # What the wire may say, and Open Match lets pass, has no name here.
+        lambda: DoubleRange.of(messages_pb2.DoubleRangeFilter(exclude=7)).to_message(),  # type: ignore[arg-type]
     ],
 )
 def test_what_no_pool_can_ask_for_is_refused(make: Callable[[], object]) -> None:

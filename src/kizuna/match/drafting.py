@@ -48,12 +48,16 @@ def _life(ttl_ns: int) -> bytes:
 
 def ttl_of(ticket: messages_pb2.Ticket, ttl_s: float | None, settings: MatchSettings) -> int:
     """In nanoseconds: what the call says, else what the ticket says itself, else what is usual."""
-    ns = _asked_for(ticket) if ttl_s is None else round(ttl_s * _NS)
+    most_s = settings.ticket_most_s
+    expected = f"0.001 to {most_s:g}s (match.ticket_most_s)"
+    try:
+        ns = _asked_for(ticket) if ttl_s is None else round(ttl_s * _NS)
+    except (TypeError, ValueError, OverflowError):
+        raise WrongValue("the life of a ticket", repr(ttl_s), expected) from None
     if ns is None:
         ns = round(settings.ticket_s * _NS)
-    if not 1_000_000 <= ns <= settings.ticket_most_s * _NS:
-        most_s = settings.ticket_most_s
-        raise WrongValue("the life of a ticket", f"{ns / _NS:g}s", f"0.001 to {most_s:g}s (match.ticket_most_s)")
+    if not 1_000_000 <= ns <= most_s * _NS:
+        raise WrongValue("the life of a ticket", f"{ns / _NS:g}s", expected)
     return ns
 
 

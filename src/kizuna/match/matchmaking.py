@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from kizuna.errors import BackfillMissing, IllegalName, TicketMissing
+from kizuna.errors import BackfillMissing, IllegalName, TicketMissing, WrongValue
 from kizuna.match.backend import Backend
 from kizuna.match.backfill_steps import BackfillSteps
 from kizuna.match.backfills import Backfill
@@ -180,6 +180,8 @@ class Matchmaking:
 
     async def release_tickets(self, ids: Iterable[str]) -> None:
         """Whoever had taken them: others may match them now."""
+        if isinstance(ids, str):
+            raise WrongValue("ids", repr(ids), "a list of them")
         by_shard: dict[str, list[str]] = defaultdict(list)
         for id_ in ids:
             if not _has_blanks(id_):
@@ -217,17 +219,27 @@ class Matchmaking:
         name: str | None = None,
     ) -> Backend:
         """What makes matches: a service, to which profiles and functions are added. `validate=False` assigns also
-        groups of which a ticket is gone, as minimatch can be told to."""
+        groups of which a ticket is gone, as minimatch can be told to. WrongValue for a limit or a pace of nothing,
+        IllegalName for a name that no key can have."""
         self._backends += 1
+        full_name = backend_name(self._process, name or str(self._backends))
+        # Here, and not when the first ticket is taken.
+        self.shards[0].held(full_name, 0)
+        fetch_limit = self._settings.fetch_limit if fetch_limit is None else fetch_limit
+        tick_every_s = self._settings.tick_every_s if tick_every_s is None else tick_every_s
+        if fetch_limit < 1:
+            raise WrongValue("fetch_limit", str(fetch_limit), "1 or more")
+        if not tick_every_s > 0:
+            raise WrongValue("tick_every_s", str(tick_every_s), "more than 0")
         return Backend(
             self.shards,
             self._backfills,
-            backend_name(self._process, name or str(self._backends)),
+            full_name,
             self._join,
             assigner,
             evaluator=evaluator,
-            fetch_limit=fetch_limit or self._settings.fetch_limit,
-            tick_every_s=tick_every_s or self._settings.tick_every_s,
+            fetch_limit=fetch_limit,
+            tick_every_s=tick_every_s,
             validate=validate,
             store=self._store,
         )

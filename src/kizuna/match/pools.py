@@ -28,6 +28,7 @@ BY_AGE = attrgetter("created_ns", "id")
 """Sorts tickets and backfills, the oldest first."""
 
 _EXCLUDE = {"none": 0, "min": 1, "max": 2, "both": 3}
+_UNKNOWN = "unknown"
 _LEAST_S, _MOST_S = -62_135_596_800, 253_402_300_799
 
 
@@ -39,6 +40,14 @@ class DoubleRange:
     min: float = -math.inf
     max: float = math.inf
     exclude: str = "none"
+
+    def __post_init__(self) -> None:
+        _check_text("the name of a number", self.arg)
+        for end in (self.min, self.max):
+            if not isinstance(end, int | float):
+                raise WrongValue(f"an end of the range of {self.arg}", repr(end), "a number")
+        if self.exclude not in _EXCLUDE and self.exclude != _UNKNOWN:
+            raise WrongValue("exclude", repr(self.exclude), "none, min, max or both")
 
     def takes(self, doubles: Mapping[str, float]) -> bool:
         value = doubles.get(self.arg)
@@ -55,7 +64,7 @@ class DoubleRange:
     def to_message(self) -> messages_pb2.DoubleRangeFilter:
         exclude = _EXCLUDE.get(self.exclude)
         if exclude is None:
-            raise WrongValue("exclude", repr(self.exclude), "none, min, max or both")
+            raise WrongValue("exclude", "a number that nobody knows", "none, min, max or both")
         return messages_pb2.DoubleRangeFilter(
             double_arg=self.arg,
             min=self.min,
@@ -67,12 +76,13 @@ class DoubleRange:
     def of(cls, message: messages_pb2.DoubleRangeFilter) -> DoubleRange:
         # A number that nobody knows excludes nothing and includes everything, as in Open Match.
         names = {number: name for name, number in _EXCLUDE.items()}
-        return cls(message.double_arg, message.min, message.max, names.get(message.exclude, "unknown"))
+        return cls(message.double_arg, message.min, message.max, names.get(message.exclude, _UNKNOWN))
 
 
 @dataclass(frozen=True)
 class Pool:
-    """The tickets that pass all of this. Times are in seconds since the epoch; kept in nanoseconds, as tickets have."""
+    """The tickets that pass all of this. Times are in seconds since the epoch; kept in nanoseconds, as tickets have.
+    WrongValue for what no ticket could be compared with."""
 
     name: str
     tags: tuple[str, ...] = ()
@@ -93,15 +103,19 @@ class Pool:
     ) -> None:
         if isinstance(tags, str):
             raise WrongValue("tags", repr(tags), "a list of texts")
-        pairs = strings.items() if isinstance(strings, Mapping) else strings
         vars(self).update(
             name=name,
             tags=tuple(tags),
-            strings=tuple(pairs),
+            strings=_pairs(strings),
             doubles=tuple(doubles),
-            created_before_ns=_in_ns(created_before),
-            created_after_ns=_in_ns(created_after),
+            created_before_ns=_in_ns("created_before", created_before),
+            created_after_ns=_in_ns("created_after", created_after),
         )
+        for text in (self.name, *self.tags, *(text for pair in self.strings for text in pair)):
+            _check_text(f"what pool {name} asks for", text)
+        for range_ in self.doubles:
+            if not isinstance(range_, DoubleRange):
+                raise WrongValue("doubles", repr(range_), "a list of DoubleRange")
 
     def takes(self, ticket: Searchable) -> bool:
         return all(test(ticket) for test in self._tests)
@@ -169,7 +183,11 @@ class Profile:
     extensions: Mapping[str, Value] = field(default_factory=dict)
 
     def __init__(self, name: str, pools: Iterable[Pool] = (), extensions: Mapping[str, Value] | None = None) -> None:
-        vars(self).update(name=name, pools=tuple(pools), extensions=dict(extensions or {}))
+        _check_text("the name of a profile", name)
+        pools = tuple(pools)
+        if not all(isinstance(pool, Pool) for pool in pools):
+            raise WrongValue(f"pools of profile {name}", repr(pools), "a list of Pool")
+        vars(self).update(name=name, pools=pools, extensions=dict(extensions or {}))
 
     def to_message(self) -> messages_pb2.MatchProfile:
         message = messages_pb2.MatchProfile(name=self.name, pools=[pool.to_message() for pool in self.pools])
@@ -207,8 +225,24 @@ def _range_test(range_: DoubleRange) -> Test:
     return lambda ticket: range_.takes(ticket.doubles)
 
 
-def _in_ns(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1e9)
+def _check_text(what: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise WrongValue(what, repr(value), "text")
+
+
+def _pairs(strings: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(strings.items() if isinstance(strings, Mapping) else strings)
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise WrongValue("strings", repr(pair), "a table of texts, or pairs of them")
+    return pairs
+
+
+def _in_ns(name: str, seconds: float | None) -> int | None:
+    try:
+        return None if seconds is None else round(seconds * 1e9)
+    except (TypeError, ValueError, OverflowError):
+        raise WrongValue(name, repr(seconds), "seconds since the epoch") from None
 
 
 def _time_ns(message: messages_pb2.Pool, name: Literal["created_before", "created_after"]) -> int | None:

@@ -139,6 +139,9 @@ class Assignment:
     and whatever others put into it, in types that we do not have, goes on as it came."""
 
     def __init__(self, connection: str, extensions: Mapping[str, Value] | None = None) -> None:
+        # None would be an empty one: whoever looked for a server and found none has none to assign.
+        if not isinstance(connection, str):
+            raise WrongValue("the connection of an assignment", repr(connection), "text")
         self.message = messages_pb2.Assignment(connection=connection)
         if extensions:
             values.pack_into(self.message.extensions, extensions)
@@ -211,7 +214,7 @@ def fill(
         message.search_fields.tags.extend(tags)
         message.search_fields.double_args.update(doubles or {})
         message.search_fields.string_args.update(strings or {})
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise WrongValue("search fields", str(error), "texts as tags and strings, numbers as doubles") from error
     if extensions:
         values.pack_into(message.extensions, extensions)

@@ -89,10 +89,13 @@ class Backend:
         self, profile: Profile, function: MatchFunction, *, assigner: Assigner | None = None, name: str = ""
     ) -> None:
         """Have this function make matches of the tickets in this profile's pools. It may be added while the backend
-        runs: it counts from the next tick on."""
+        runs: it counts from the next tick on. WrongValue for what cannot be called."""
         finds_servers = assigner or self._assigner
-        if finds_servers is None:
-            raise WrongValue("assigner", "None", "a function that finds servers, for this profile or for the backend")
+        if not callable(finds_servers):
+            wanted = "a function that finds servers, for this profile or for the backend"
+            raise WrongValue("assigner", repr(finds_servers), wanted)
+        if not callable(function):
+            raise WrongValue("match function", repr(function), "a function that makes matches")
         # Another list: a tick that is under way goes on with the one it has.
         self._added = [*self._added, Added(profile, function, finds_servers, name or name_of(function))]
 
