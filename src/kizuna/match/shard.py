@@ -170,6 +170,11 @@ class Shard:
         """Ids of tickets that wait or are being matched, at random."""
         return [id_.decode(errors="replace") for id_ in await self._store.call("SRANDMEMBER", self.all_tickets, most)]
 
+    async def ended(self, ids: Sequence[str]) -> list[str]:
+        """Those of them that have no ticket."""
+        replies = await self._store.call_all([("EXISTS", self.prefix + id_) for id_ in ids])
+        return [id_ for id_, is_there in zip(ids, replies, strict=True) if is_there == 0]
+
     async def pending(self, *, for_s: float = -_FUTURE_S) -> dict[str, float]:
         """The tickets that somebody is matching, and since when; or those of them that he has had for that long."""
         now_s = await self._store.time_s()
