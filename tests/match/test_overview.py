@@ -18,6 +18,9 @@ from kizuna.testing.clusters import ClusterSetup
 from kizuna.testing.leaks import BEHIND_MATCH
 from kizuna.testing.servers import ServerProcess
 
+# More than an hour, by far.
+HOURS_S = 50_000
+
 
 @pytest_asyncio.fixture
 async def k(settings: Settings) -> AsyncIterator[Kizuna]:
@@ -47,6 +50,17 @@ async def test_each_ticket_is_seen_where_it_is(k: Kizuna) -> None:
     assert states == ["waiting", "pending", "assigned", "deindexed"]
     with pytest.raises(TicketMissing):
         await overview.one("nobody")
+
+
+@pytest.mark.parametrize("taken_at_s", [-HOURS_S, HOURS_S])
+async def test_who_was_taken_by_no_clock_or_long_ago_waits_to_whoever_asks(k: Kizuna, taken_at_s: int) -> None:
+    ticket, shard = await k.match.create_ticket(), k.match.shards[0]
+    await k.store.call("ZADD", shard.proposed, int(await k.store.time_s()) + taken_at_s, ticket.id)
+    overview = Overview(k.match)
+
+    assert [one.state for one in await overview.tickets()] == ["waiting"]
+    assert (await overview.one(ticket.id)).state == "waiting"
+    assert (await shard.take([ticket.id], "somebody", begins=True)).ids == [ticket.id]
 
 
 async def test_what_is_no_ticket_is_not_seen(k: Kizuna) -> None:

@@ -71,15 +71,9 @@ class Overview:
             return Seen(ticket, "assigned")
         for shard in self._shards:
             if await self._servers.main.call("SISMEMBER", shard.all_tickets, id_):
-                since = await self._pending_since(shard, id_)
+                since = await shard.pending_since(id_)
                 return Seen(ticket, "waiting" if since is None else "pending", since)
         return Seen(ticket, "deindexed")
-
-    async def _pending_since(self, shard: Shard, id_: str) -> float | None:
-        store = self._servers.main
-        score, now_s = await asyncio.gather(store.call("ZSCORE", shard.proposed, id_), store.time_s())
-        is_pending = score is not None and float(score) >= int(now_s) - self._servers.settings.pending_s
-        return float(score) if is_pending else None
 
     @asynccontextmanager
     async def assignments(self) -> AsyncIterator[AsyncIterator[tuple[str, Assignment] | LookAgain]]:

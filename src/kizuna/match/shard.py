@@ -39,7 +39,8 @@ BATCHES = 2
 # A set above it is read bit by bit: the server answers nobody else while it lists one.
 _LISTED_AT_ONCE = 20_000
 _READ_AT_ONCE = 500
-_FUTURE_S = 3_600
+# Who has a ticket since later than that has it by no clock, as `lua/parts/pending.lua` has it.
+_AHEAD_AT_MOST_S = 3_600
 
 
 @dataclass(frozen=True)
@@ -170,17 +171,26 @@ class Shard:
         """Ids of tickets that wait or are being matched, at random."""
         return [id_.decode(errors="replace") for id_ in await self._store.call("SRANDMEMBER", self.all_tickets, most)]
 
-    async def ended(self, ids: Sequence[str]) -> list[str]:
+    async def without_ticket(self, ids: Sequence[str]) -> list[str]:
         """Those of them that have no ticket."""
         replies = await self._store.call_all([("EXISTS", self.prefix + id_) for id_ in ids])
         return [id_ for id_, is_there in zip(ids, replies, strict=True) if is_there == 0]
 
-    async def pending(self, *, for_s: float = -_FUTURE_S) -> dict[str, float]:
+    async def pending(self, *, for_s: float = -_AHEAD_AT_MOST_S) -> dict[str, float]:
         """The tickets that somebody is matching, and since when; or those of them that he has had for that long."""
-        now_s = await self._store.time_s()
-        oldest, newest = int(now_s) - self.settings.pending_s, int(now_s - for_s)
-        flat = await self._store.call("ZRANGE", self.proposed, oldest, newest, "BYSCORE", "WITHSCORES")
+        oldest, latest = await self._pending_bounds(for_s)
+        flat = await self._store.call("ZRANGE", self.proposed, oldest, latest, "BYSCORE", "WITHSCORES")
         return {id_.decode(errors="replace"): float(score) for id_, score in _pairs(flat)}
+
+    async def pending_since(self, id_: str) -> float | None:
+        """Since when somebody is matching this one; None: nobody is."""
+        since = await self._store.call("ZSCORE", self.proposed, id_)
+        oldest, latest = await self._pending_bounds()
+        return float(since) if since is not None and oldest <= float(since) <= latest else None
+
+    async def _pending_bounds(self, for_s: float = -_AHEAD_AT_MOST_S) -> tuple[int, int]:
+        now_s = await self._store.time_s()
+        return int(now_s) - self.settings.pending_s, int(now_s - for_s)
 
     async def waiting(self) -> list[str]:
         """The ids of those that nobody is matching."""

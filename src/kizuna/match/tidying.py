@@ -47,7 +47,7 @@ class Tidying:
         while True:
             old = list(filter(is_old, await shard.some(_LOOKED_AT)))
             # Most often nobody has ended, and then nobody has to wait for anybody's lock.
-            ended = await shard.deindex(await shard.ended(old), only_ended=True)
+            ended = await shard.deindex(await shard.without_ticket(old), only_ended=True)
             total += ended
             if ended < _MANY:
                 return total

@@ -3,6 +3,7 @@
 -- USES guard                whether others are picking tickets
 -- USES locked_rows          what is returned then
 -- USES lists                some commands take many members
+-- USES pending              whether somebody else has a ticket
 -- KEYS tickets              those that wait
 -- ARGV root                 what all keys begin with
 -- ARGV token                by which the lock is ours, or nothing
@@ -21,14 +22,10 @@
 if locked then
   return locked_rows()
 end
-local time = redis.call("TIME")
-local now = tonumber(time[1])
-local oldest = now - pending_s
 
 local function can_be_taken(ids)
   for _, id in ipairs(ids) do
-    local since = tonumber(redis.call("ZSCORE", proposed_tickets, id) or "-1")
-    local is_with_others = are_ours ~= "1" and since >= oldest and since <= now + 3600
+    local is_with_others = are_ours ~= "1" and is_pending(redis.call("ZSCORE", proposed_tickets, id))
     if is_with_others or redis.call("SISMEMBER", tickets, id) == 0 then
       return false
     end

@@ -2,6 +2,7 @@
 --
 -- USES guard        whether others are picking tickets
 -- USES lists        some commands take many members
+-- USES pending      whether somebody else has a ticket
 -- KEYS tickets      those that wait
 -- KEYS held         what this backend has taken, should it die
 -- ARGV root         what all keys begin with
@@ -16,9 +17,6 @@
 if locked then
   return {"locked"}
 end
-local time = redis.call("TIME")
-local now = tonumber(time[1])
-local oldest = now - pending_s
 local wanted = split(ids)
 local taken, busy = {}, 0
 for first = 1, #wanted, MOST do
@@ -26,9 +24,8 @@ for first = 1, #wanted, MOST do
   local waits = redis.call("SMISMEMBER", tickets, unpack(wanted, first, last))
   local since = redis.call("ZMSCORE", proposed_tickets, unpack(wanted, first, last))
   for i = first, last do
-    local taken_at = since[i - first + 1] and tonumber(since[i - first + 1])
     if waits[i - first + 1] == 1 then
-      if taken_at and taken_at >= oldest and taken_at <= now + 3600 then
+      if is_pending(since[i - first + 1]) then
         busy = busy + 1
       else
         taken[#taken + 1] = wanted[i]

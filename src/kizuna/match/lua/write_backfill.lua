@@ -1,25 +1,24 @@
 -- Create a backfill, or change it; its tickets go back to the others.
 --
--- USES guard        whether others are picking tickets
--- USES lists        some commands take many members
--- KEYS body         where it is stored
--- ARGV root         what all keys begin with
--- ARGV token        by which the lock is ours, or nothing
--- ARGV id           its id
--- ARGV stored       what is stored
--- ARGV generation   the generation it gets
--- ARGV expected     the generation it must have; 0 for a new one
--- ARGV released     tickets that waited for it
--- ARGV expires_ms   how long it lives without an acknowledgement
--- ARGV backfill_ms  how long it is stored
+-- USES guard          whether others are picking tickets
+-- USES lists          some commands take many members
+-- USES acknowledging  when it was last acknowledged
+-- KEYS body           where it is stored
+-- ARGV root           what all keys begin with
+-- ARGV token          by which the lock is ours, or nothing
+-- ARGV id             its id
+-- ARGV stored         what is stored
+-- ARGV generation     the generation it gets
+-- ARGV expected       the generation it must have; 0 for a new one
+-- ARGV released       tickets that waited for it
+-- ARGV expires_ms     how long it lives without an acknowledgement
+-- ARGV backfill_ms    how long it is stored
 --
 -- Returns {"written"}, {"exists"}, {"missing"}, {"changed", its generation}, {"expired"} or {"locked"}
 
 if locked then
   return {"locked"}
 end
-local time = redis.call("TIME")
-local now_ns = time[1] .. string.format("%06d000", time[2])
 local has = redis.call("HGET", all_backfills, id)
 if expected == "0" then
   if has or redis.call("EXISTS", body) == 1 then
@@ -32,8 +31,7 @@ else
   if has ~= expected then
     return {"changed", has}
   end
-  local acknowledged = tonumber(redis.call("ZSCORE", backfill_acks, id) or "0")
-  if acknowledged < tonumber(now_ns) - expires_ms * 1000000 then
+  if has_expired(id) then
     return {"expired"}
   end
 end
