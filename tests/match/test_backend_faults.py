@@ -103,6 +103,21 @@ async def test_a_tick_that_loses_the_server_gives_back_what_it_has_when_that_is_
     assert await mm.query_ids(Pool("all")) == [ticket.id for ticket in tickets]
 
 
+async def test_a_backend_that_stops_while_the_server_is_away_says_that_it_could_not_take_leave(
+    settings: Settings, proxy: MakeProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    between = await proxy()
+    impatient = StoreSettings(url=between.url, timeout_s=2.0)
+    async with connect(msgspec.structs.replace(settings, store=impatient)) as k:
+        backend = pairing(k.match)
+        async with running(backend):
+            between.refuse()
+            await between.cut()
+
+    [record] = [record for record in caplog.records if record.message == "backend left in silence"]
+    assert vars(record)["backend"] == backend.name
+
+
 async def test_pending_tickets_come_back_after_their_time(settings: Settings, server: ServerProcess) -> None:
     async with connect(msgspec.structs.replace(settings, match=MatchSettings(pending_s=1))) as k:
         mm = k.match

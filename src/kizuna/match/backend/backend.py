@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kizuna.match")
 
-_REPORTED_EVERY_S = 1.0
+_LOOKS_AROUND_EVERY_S = 1.0
 # While somebody else has tickets that might match ours: the first look again, and the longest pause between two.
 _FIRST_LOOK_S = 0.005
 _LONGEST_LOOK_S = 0.25
@@ -77,7 +77,7 @@ class Backend:
         self._ticking = asyncio.Lock()
         self._something_new = asyncio.Event()
         self._hearing = Hearing("new tickets", self._something_new.set)
-        self._reported_at = -_REPORTED_EVERY_S
+        self._looked_around_at = -_LOOKS_AROUND_EVERY_S
         self._idle_looks = 0
         self._rest_s = 0.0
 
@@ -125,8 +125,7 @@ class Backend:
                 started.set()
                 await self._go_on()
         finally:
-            with suppress(KizunaError):
-                await self._take_leave()
+            await self._take_leave()
             await registration.leave()
 
     # -- one tick -----------------------------------------------------------------------------------------
@@ -162,7 +161,7 @@ class Backend:
                 log.warning("no tick", extra={"backend": self.name, "error": str(error)})
             else:
                 pause_s, self._rest_s = self._pause_after(tick), rest_after(tick)
-            await self._report()
+            await self._look_around()
 
     async def _wait(self, pause_s: float) -> None:
         """Until a ticket is new, and a moment longer for others that come with it; or that long."""
@@ -204,26 +203,32 @@ class Backend:
 
     async def _introduce(self) -> None:
         """Before anything is taken, so that it is known whose it was."""
+        await self._be_listed(b"")
+
+    async def _be_listed(self, report: bytes) -> None:
         for ticks in self._ticks:
-            await self._store.call("HSET", ticks.shard.backends, self.name, b"")
+            await self._store.call("HSET", ticks.shard.backends, self.name, report)
             await self._store.call("EXPIRE", ticks.shard.backends, KEPT_S)
 
     async def _take_leave(self) -> None:
-        for ticks in self._ticks:
-            await ticks.let_go()
-            await self._store.call("HDEL", ticks.shard.backends, self.name)
+        try:
+            for ticks in self._ticks:
+                await ticks.let_go()
+                await self._store.call("HDEL", ticks.shard.backends, self.name)
+        except KizunaError as error:
+            # It stays listed, and what it had taken comes back when it is missed.
+            log.warning("backend left in silence", extra={"backend": self.name, "error": str(error)})
 
-    async def _report(self) -> None:
-        if time.monotonic() - self._reported_at < _REPORTED_EVERY_S:
+    async def _look_around(self) -> None:
+        """Once in a while: tell how it goes, and see to what was not announced or not delivered."""
+        if time.monotonic() - self._looked_around_at < _LOOKS_AROUND_EVERY_S:
             return
-        self._reported_at = time.monotonic()
+        self._looked_around_at = time.monotonic()
         try:
             await self._hearing.try_again()
             self.counts.tickets = sum([await ticks.shard.count() for ticks in self._ticks])
-            report = msgspec.json.encode(await self.report())
+            await self._be_listed(msgspec.json.encode(await self.report()))
             for ticks in self._ticks:
-                await self._store.call("HSET", ticks.shard.backends, self.name, report)
-                await self._store.call("EXPIRE", ticks.shard.backends, KEPT_S)
                 self.counts.delivered_late += await ticks.shard.deliver_left()
                 await take_out_assigned(ticks.shard)
         except KizunaError as error:
@@ -261,6 +266,8 @@ async def _to_its_end(tick: Awaitable[Tick]) -> Tick:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         if not task.done():
-            with suppress(KizunaError):
+            try:
                 await task
+            except KizunaError as error:
+                log.warning("no last tick", extra={"error": str(error)})
         raise
