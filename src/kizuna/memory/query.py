@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from kizuna.memory.context import Context
-from kizuna.memory.item import HIGHEST_PRIORITY, Item
+from kizuna.memory.item import Item
 
 MOST_PER_PAGE = 1_000
 
@@ -33,10 +33,6 @@ class Query(Struct, frozen=True, kw_only=True):
         """Whether one index says which items these are."""
         by_one = (self.context is None) != (self.type is None)
         return by_one and self.priority is None and self.ends_after is None and self.ends_before is None
-
-    @property
-    def priorities(self) -> tuple[int, int]:
-        return self.priority or (1, HIGHEST_PRIORITY)
 
 
 class Page(Struct, frozen=True, kw_only=True):

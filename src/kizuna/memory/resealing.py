@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from kizuna.errors import CannotOpen, CannotSeal
+from kizuna.memory.chunks import in_chunks
 from kizuna.memory.scripts import script
 from kizuna.memory.sealing import KeyRing
 from kizuna.store.repeating import until_known
@@ -42,7 +42,7 @@ async def reseal(memory: Memory) -> Resealed:
     if ring is None:
         raise CannotSeal("there are no keys", "set memory.seal_keys_file")
     done = Resealed()
-    async for items in _in_chunks(memory):
+    async for items in in_chunks(memory.all(), _AT_ONCE):
         done.looked_at += len(items)
         stale = [item for item in items if _is_stale(ring, item)]
         await asyncio.gather(*(_reseal_one(memory, ring, item, done) for item in stale))
@@ -92,13 +92,3 @@ async def _replace_at(memory: Memory, shard: Shard, id_: str, was: str, content:
 
 def _is_stale(ring: KeyRing, item: Item) -> bool:
     return item.is_sealed and not ring.is_current(item.raw_content)
-
-
-async def _in_chunks(memory: Memory) -> AsyncIterator[list[Item]]:
-    chunk: list[Item] = []
-    async for item in memory.all():
-        chunk.append(item)
-        if len(chunk) == _AT_ONCE:
-            yield chunk
-            chunk = []
-    yield chunk

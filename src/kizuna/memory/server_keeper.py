@@ -86,15 +86,9 @@ class ServerKeeper(ServerContexts):
         return self._item_or_missing(id, values)
 
     async def remove(self, id: str, expected_version: int | None, context: str | None = None) -> bool:  # noqa: A002
-        return await self.remove_because("deleted", id, expected_version, context)
-
-    async def remove_because(
-        self, reason: str, id_: str, expected_version: int | None, context: str | None = None
-    ) -> bool:
-        """`remove`, with what the feed tells as the reason."""
-        outcome, version = await self._first(context, lambda items: items.remove(id_, expected_version, reason))
+        outcome, version = await self._first(context, lambda items: items.remove(id, expected_version, "deleted"))
         if outcome == b"conflict":
-            raise VersionConflict("item", id_, expected_version or 0, int(version))
+            raise VersionConflict("item", id, expected_version or 0, int(version))
         return outcome == b"removed"
 
     async def remove_many(self, ids: Sequence[str]) -> Removed:

@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 
 from kizuna.memory.context import Context
-from kizuna.memory.item import Item, More, Opener
+from kizuna.memory.item import USUAL, Item, More, Opener
 
 ITEM_COLUMNS = (
     "id, type, context, priority, content, metadata, version, created_ms, updated_ms, expires_ms, ttl_ms, more"
 )
 CONTEXT_COLUMNS = "id, name, type, metadata, version, created_ms, updated_ms, expires_ms, ttl_ms, at_end, is_active"
 
-_USUAL = More()
 _decode_more = msgspec.json.Decoder(More).decode
 
 
@@ -23,7 +22,7 @@ def ms(seconds: float) -> int:
 
 
 def item_row(item: Item) -> tuple[Any, ...]:
-    more = b"" if item.more == _USUAL else msgspec.json.encode(item.more)
+    more = b"" if item.more.is_usual else msgspec.json.encode(item.more)
     times = (ms(item.created_at), ms(item.updated_at), ms(item.expires_at), ms(item.ttl_s))
     content, metadata = bytes(item.raw_content), bytes(item.raw_metadata)
     return (item.id, item.type, item.context, item.priority, content, metadata, item.version, *times, more)
@@ -43,7 +42,7 @@ def item_of_row(row: tuple[Any, ...], opener: Opener | None) -> Item:
         updated_at=updated / 1000,
         expires_at=expires / 1000,
         ttl_s=ttl / 1000,
-        more=_decode_more(more) if more else _USUAL,
+        more=_decode_more(more) if more else USUAL,
         opener=opener,
         from_backup=True,
     )

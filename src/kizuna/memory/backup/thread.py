@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar
 
 from kizuna.errors import BackupNotWritten, KizunaError
 from kizuna.memory.backup import contexts, copying
 from kizuna.memory.backup.copying import Copy
 from kizuna.memory.backup.file import CopyFile
+from kizuna.store.link import copy_of
 
 log = logging.getLogger("kizuna.memory")
 
@@ -261,7 +262,7 @@ class CopyThread:
             run(file, jobs)
         except BaseException as error:
             for job in jobs:
-                job.outcome = _own(error)
+                job.outcome = copy_of(error)
         for loop in {job.loop for job in jobs}:
             _tell(loop, [job for job in jobs if job.loop is loop])
 
@@ -284,11 +285,6 @@ class CopyThread:
                 contexts.end_due(file)
                 for job in jobs:
                     job.run(file)
-
-
-def _own(error: BaseException) -> BaseException:
-    """One for each who waits: an exception that is raised twice grows a traceback of both."""
-    return cast("BaseException", type(error)(*error.args)) if isinstance(error, KizunaError) else error
 
 
 def _tell(loop: asyncio.AbstractEventLoop, jobs: list[_Job[Any]]) -> None:

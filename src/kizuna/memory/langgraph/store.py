@@ -22,6 +22,7 @@ from langgraph.store.base import (
 )
 
 from kizuna.errors import ItemMissing
+from kizuna.memory.chunks import in_chunks
 from kizuna.memory.langgraph.filters import passes, score_of, words_of
 from kizuna.memory.langgraph.names import TYPE, context_of, item_of, key_of
 from kizuna.memory.langgraph.namespaces import AT_ONCE, Namespace, Namespaces
@@ -147,7 +148,7 @@ class KizunaStore(BaseStore):
 
     async def _matching(self, op: SearchOp, enough: int | None) -> AsyncIterator[list[Found]]:
         """Namespaces are looked into some at a time, and in each for no more than `enough`."""
-        async for namespaces in _in_chunks(self._namespaces.below(tuple(op.namespace_prefix))):
+        async for namespaces in in_chunks(self._namespaces.below(tuple(op.namespace_prefix)), AT_ONCE):
             for found in await _all(self._matching_in(namespace, op, enough) for namespace in namespaces):
                 yield found
 
@@ -167,7 +168,7 @@ class KizunaStore(BaseStore):
     async def _list_namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
         conditions = op.match_conditions or ()
         found: set[Namespace] = set()
-        async for namespaces in _in_chunks(self._namespaces.below(_common_prefix(conditions))):
+        async for namespaces in in_chunks(self._namespaces.below(_common_prefix(conditions)), AT_ONCE):
             fitting = [each for each in namespaces if all(_matches(each, condition) for condition in conditions)]
             empty = await _all(map(self._namespaces.is_empty, fitting))
             found |= {each[: op.max_depth] for each, is_empty in zip(fitting, empty, strict=True) if not is_empty}
@@ -200,16 +201,6 @@ def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
 
 def _label_fits(label: str, wanted: str) -> bool:
     return wanted in ("*", label)
-
-
-async def _in_chunks(namespaces: AsyncIterator[Namespace]) -> AsyncIterator[list[Namespace]]:
-    chunk: list[Namespace] = []
-    async for namespace in namespaces:
-        chunk.append(namespace)
-        if len(chunk) == AT_ONCE:
-            yield chunk
-            chunk = []
-    yield chunk
 
 
 async def _all(awaited: Iterable[Awaitable[T]]) -> list[T]:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from kizuna.clock import milliseconds
 from kizuna.memory import keys
+from kizuna.memory.chunks import in_chunks
 from kizuna.memory.item import FIELDS, Item
 from kizuna.memory.pressure.candidates import Candidate, ending_later, priorities, rank_of, soonest_of_all
 from kizuna.memory.pressure.measuring import Level, Pressure, measure
@@ -147,7 +148,7 @@ class _Relieving:
         roots = self._roots_at("shorten", "remove")
         for priority in ascending:
             for root in roots if rank_of(priority) <= self._settings.low_priority else ():
-                async for batch in _batches(ending_later(self._store, root, priority, later_than_ms)):
+                async for batch in in_chunks(ending_later(self._store, root, priority, later_than_ms), ROWS):
                     if not await self._may_go_on():
                         return
                     await self._shorten(self._shards[root], priority, batch)
@@ -156,8 +157,7 @@ class _Relieving:
         done = await shorten_items.rows(
             self._store,
             [{"id": id_} for id_ in ids],
-            root=shard.root,
-            feed_length=self._settings.feed_length,
+            **shard.told,
             expiry=shard.expiry,
             priority=priority,
             left_ms=milliseconds(self._settings.shortened_s),
@@ -213,8 +213,7 @@ class _Relieving:
     async def _end(self, shard: Shard, versions: dict[bytes, bytes]) -> int:
         """How many of them ended."""
         rows = [{"item": _item(shard.root, id_), "id": id_, "expected": version} for id_, version in versions.items()]
-        length = self._settings.feed_length
-        outcomes = await remove_items.rows(self._store, rows, root=shard.root, feed_length=length, reason="evicted")
+        outcomes = await remove_items.rows(self._store, rows, **shard.told, reason="evicted")
         # In the place of one that is no hash, the server's complaint: that one stays, for `verify` to tell.
         removed = [outcome for outcome in outcomes if isinstance(outcome, list) and outcome[0] == b"removed"]
         self._relief.removed += len(removed)
@@ -226,17 +225,6 @@ class _Relieving:
         values = await asyncio.gather(*asked)
         items = (item_of(of_one, None, id_.decode(errors="replace")) for id_, of_one in zip(ids, values, strict=True))
         return {id_: item for id_, item in zip(ids, items, strict=True) if item is not None}
-
-
-async def _batches(ids: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-    batch: list[bytes] = []
-    async for id_ in ids:
-        batch.append(id_)
-        if len(batch) == ROWS:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _item(root: str, id_: bytes) -> bytes:
