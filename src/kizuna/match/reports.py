@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -40,7 +40,7 @@ class BackendReport(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_reports(store: Store, key: str) -> list[BackendReport]:
     """By name. What is no report, or the entry of a backend that has not made one yet, is left out."""
-    found: dict[bytes, bytes] = _as_dict(await store.call("HGETALL", key))
+    found: dict[bytes, bytes] = await store.call("HGETALL", key)
     reports = []
     for _, body in sorted(found.items()):
         try:
@@ -48,7 +48,3 @@ async def read_reports(store: Store, key: str) -> list[BackendReport]:
         except msgspec.MsgspecError:
             continue
     return reports
-
-
-def _as_dict(reply: Any) -> dict[bytes, bytes]:
-    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))

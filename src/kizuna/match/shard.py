@@ -4,7 +4,7 @@ tickets of one shard meet."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from kizuna.match.guards import make_guard
 from kizuna.match.scripts import script
 from kizuna.match.xids import is_xid, make_xid
 from kizuna.store.repeating import until_known
+from kizuna.store.replies import paired
 
 if TYPE_CHECKING:
     from kizuna.match.guards import Step
@@ -179,14 +180,14 @@ class Shard:
     async def pending(self, *, for_s: float = -_AHEAD_AT_MOST_S) -> dict[str, float]:
         """The tickets that somebody is matching, and since when; or those of them that he has had for that long."""
         oldest, latest = await self._pending_bounds(for_s)
-        flat = await self._store.call("ZRANGE", self.proposed, oldest, latest, "BYSCORE", "WITHSCORES")
-        return {id_.decode(errors="replace"): float(score) for id_, score in _pairs(flat)}
+        found = await self._store.call("ZRANGE", self.proposed, oldest, latest, "BYSCORE", "WITHSCORES")
+        return {id_.decode(errors="replace"): since for id_, since in found}
 
     async def pending_since(self, id_: str) -> float | None:
         """Since when somebody is matching this one; None: nobody is."""
-        since = await self._store.call("ZSCORE", self.proposed, id_)
+        since: float | None = await self._store.call("ZSCORE", self.proposed, id_)
         oldest, latest = await self._pending_bounds()
-        return float(since) if since is not None and oldest <= float(since) <= latest else None
+        return since if since is not None and oldest <= since <= latest else None
 
     async def _pending_bounds(self, for_s: float = -_AHEAD_AT_MOST_S) -> tuple[int, int]:
         now_s = await self._store.time_s()
@@ -311,7 +312,7 @@ class Shard:
         if not self._servers.has_other_assignments or not await self._store.call("HLEN", self.outbox):
             return 0
         _, flat = await self._store.call("HSCAN", self.outbox, 0, "COUNT", 1_000)
-        pairs = [(id_.decode(), body) for id_, body in _pairs(flat)]
+        pairs = [(id_.decode(), body) for id_, body in paired(flat).items()]
         await self.deliver(pairs)
         return len(pairs)
 
@@ -343,18 +344,6 @@ def chunks(values: Sequence[Any], most: int) -> Iterator[Any]:
         return
     for first in range(0, len(values), most):
         yield values[first : first + most]
-
-
-def _pairs(flat: Iterable[Any] | dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Two at a time, however the server groups them."""
-    if isinstance(flat, dict):
-        yield from flat.items()
-        return
-    values = list(flat)
-    if values and isinstance(values[0], list):
-        yield from (tuple(pair) for pair in values)
-        return
-    yield from zip(values[::2], values[1::2], strict=True)
 
 
 def _saw(done: asyncio.Future[Any]) -> None:

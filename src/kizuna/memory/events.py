@@ -47,7 +47,7 @@ class Event(Struct, frozen=True, kw_only=True):
     """0 where that is not told: by those who heard it as it happened, and of what had ended before anybody looked."""
     reason: str = ""
     """Of what has ended: deleted, time, context, changed, generation, evicted; of changes: replaced, moved, touched,
-    used, shortened, context. Empty where there is none, or it is not told."""
+    used, shortened, resealed, context. Empty where there is none, or it is not told."""
     cursor: str = ""
     """Where the feed goes on after it."""
 

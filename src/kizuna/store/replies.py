@@ -41,7 +41,7 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
 
 
 def paired(flat: list[bytes]) -> dict[bytes, bytes]:
-    """Fields and values that take turns, as in an entry of a stream."""
+    """Fields and values that take turns, as in an entry of a stream, or in what HSCAN returns."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 

@@ -278,7 +278,5 @@ class Consumer(TaskHolder):
         await self._stack.aclose()
 
 
-def _numbers(raw: Any) -> dict[str, int]:
-    """What HGETALL returned, in either version of the protocol."""
-    pairs = raw.items() if isinstance(raw, dict) else zip(raw[::2], raw[1::2], strict=True)
-    return {id_.decode(): int(number) for id_, number in pairs}
+def _numbers(raw: dict[bytes, bytes]) -> dict[str, int]:
+    return {id_.decode(): int(number) for id_, number in raw.items()}
