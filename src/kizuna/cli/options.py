@@ -9,6 +9,11 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+PORT = click.IntRange(0, 65_535)
+probes_option = click.option(
+    "--probes", "with_probes", is_flag=True, help="Serve /healthz, /readyz and /metrics, as `kizuna up` does."
+)
+
 
 def seconds_option(
     flag: str, help_: str, *, default: float | None = None, may_be_zero: bool = False

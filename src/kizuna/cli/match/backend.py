@@ -9,7 +9,7 @@ import click
 
 from kizuna.cli.match.matching import matching, require, safe
 from kizuna.cli.match.serving import together
-from kizuna.cli.options import seconds_option
+from kizuna.cli.options import probes_option, seconds_option
 from kizuna.cli.output import Row, json_option, put, say, show
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ _NAMED = 10
 )
 @click.option("--once", is_flag=True, help="One tick, and what it did.")
 @click.option("-v", "--verbose", is_flag=True, help="A line for each match that is assigned.")
-@click.option(
-    "--probes", "with_probes", is_flag=True, help="Serve /healthz, /readyz and /metrics, as `kizuna up` does."
-)
+@probes_option
 @json_option
 @click.pass_obj
 def backend(

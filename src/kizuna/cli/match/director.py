@@ -7,27 +7,24 @@ from typing import TYPE_CHECKING
 import click
 
 from kizuna.cli.match.serving import Served, require_servers, serve_until_signalled, with_match
+from kizuna.cli.options import PORT, probes_option
 from kizuna.cli.output import json_option
 
 if TYPE_CHECKING:
     from kizuna.cli import Invocation
     from kizuna.settings import Settings
 
-_PORT = click.IntRange(0, 65_535)
-
 
 @click.command()
 @click.option("--host", help="Where to listen: short for --set match.host=HOST.")
 @click.option(
-    "--backend-port", type=_PORT, metavar="PORT", help="gRPC of BackendService: match.backend_port; 0 picks a free one."
+    "--backend-port", type=PORT, metavar="PORT", help="gRPC of BackendService: match.backend_port; 0 picks a free one."
 )
-@click.option("--backend-http-port", type=_PORT, metavar="PORT", help="HTTP of it: match.backend_http_port.")
-@click.option("--query-port", type=_PORT, metavar="PORT", help="gRPC of QueryService: match.query_port.")
-@click.option("--query-http-port", type=_PORT, metavar="PORT", help="HTTP of it: match.query_http_port.")
+@click.option("--backend-http-port", type=PORT, metavar="PORT", help="HTTP of it: match.backend_http_port.")
+@click.option("--query-port", type=PORT, metavar="PORT", help="gRPC of QueryService: match.query_port.")
+@click.option("--query-http-port", type=PORT, metavar="PORT", help="HTTP of it: match.query_http_port.")
 @click.option("--no-http", is_flag=True, help="gRPC alone.")
-@click.option(
-    "--probes", "with_probes", is_flag=True, help="Serve /healthz, /readyz and /metrics, as `kizuna up` does."
-)
+@probes_option
 @json_option
 @click.pass_obj
 def director(

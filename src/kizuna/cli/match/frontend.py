@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kizuna.cli.match.serving import Served, require_servers, serve_until_signalled, with_match
+from kizuna.cli.options import PORT, probes_option
 from kizuna.cli.output import json_option, say, show
 
 if TYPE_CHECKING:
@@ -18,19 +19,15 @@ if TYPE_CHECKING:
     from kizuna.match.serving.copies import Copies
     from kizuna.settings import Settings
 
-_PORT = click.IntRange(0, 65_535)
-
 
 @click.command()
 @click.option("--host", help="Where to listen: short for --set match.host=HOST.")
-@click.option("--port", type=_PORT, metavar="PORT", help="gRPC: match.frontend_port; 0 picks a free one.")
-@click.option("--http-port", type=_PORT, metavar="PORT", help="HTTP: match.frontend_http_port.")
+@click.option("--port", type=PORT, metavar="PORT", help="gRPC: match.frontend_port; 0 picks a free one.")
+@click.option("--http-port", type=PORT, metavar="PORT", help="HTTP: match.frontend_http_port.")
 @click.option("--no-http", is_flag=True, help="gRPC alone.")
 @click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="How many share the ports.")
 @click.option("--copies", type=click.IntRange(1), default=1, hidden=True)
-@click.option(
-    "--probes", "with_probes", is_flag=True, help="Serve /healthz, /readyz and /metrics, as `kizuna up` does."
-)
+@probes_option
 @json_option
 @click.pass_obj
 def frontend(

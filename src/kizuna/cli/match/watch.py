@@ -9,9 +9,10 @@ import click
 from kizuna.cli.match.matching import in_words, matching, safe
 from kizuna.cli.options import seconds_option
 from kizuna.cli.output import json_option, put, say, show
+from kizuna.cli.watching import count_option, show_until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from kizuna.app import Kizuna
     from kizuna.cli import Invocation
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("ticket", required=False)
-@click.option("--count", "most", type=click.IntRange(1), metavar="N", help="End after so many.")
+@count_option
 @seconds_option("--for", "End after this time.")
 @json_option
 @click.pass_obj
@@ -41,26 +42,9 @@ def watch(invocation: Invocation, ticket: str | None, most: int | None, for_s: f
         from contextlib import aclosing
 
         async with aclosing(of_one(k, ticket) if ticket else of_all(k)) as assignments:
-            await show_until(assignments, most, for_s, as_json=as_json)
+            await show_until(assignments, lambda told: show_one(*told, as_json=as_json), most, for_s)
 
     matching(invocation, follow)
-
-
-async def show_until(
-    assignments: AsyncIterator[tuple[str, Assignment]], most: int | None, for_s: float | None, *, as_json: bool
-) -> None:
-    """At most so many, and so long."""
-    import asyncio
-
-    try:
-        async with asyncio.timeout(for_s) as limit:
-            left = most
-            while left is None or left > 0:
-                show_one(*await anext(assignments), as_json=as_json)
-                left = None if left is None else left - 1
-    except TimeoutError:
-        if not limit.expired():
-            raise
 
 
 async def of_one(k: Kizuna, ticket: str) -> AsyncGenerator[tuple[str, Assignment]]:

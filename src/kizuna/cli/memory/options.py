@@ -11,7 +11,6 @@ from kizuna.cli.fields import read_fields
 from kizuna.cli.memory.contents import value_of
 
 context_option = click.option("--context", metavar="CONTEXT", help="Where it is: spares a search over all shards.")
-count_option = click.option("--count", "most", type=click.IntRange(1), metavar="N", help="End after so many.")
 
 
 def read_metadata(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, Any] | None:

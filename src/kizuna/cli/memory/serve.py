@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kizuna.cli.options import PORT, probes_option
 from kizuna.cli.output import json_option, say, show
 
 if TYPE_CHECKING:
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--host", help="Where to listen: short for --set memory.rest_host=HOST.")
-@click.option("--port", type=click.IntRange(0, 65_535), help="The same for memory.rest_port; 0 picks a free one.")
-@click.option(
-    "--probes", "with_probes", is_flag=True, help="Serve /healthz, /readyz and /metrics, as `kizuna up` does."
-)
+@click.option("--port", type=PORT, help="The same for memory.rest_port; 0 picks a free one.")
+@probes_option
 @json_option
 @click.pass_obj
 def serve(invocation: Invocation, host: str | None, port: int | None, with_probes: bool, as_json: bool) -> None:

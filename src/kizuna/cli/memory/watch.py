@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from kizuna.cli.memory.contents import safe
-from kizuna.cli.memory.options import count_option
 from kizuna.cli.memory.reading import remembering
 from kizuna.cli.options import seconds_option
 from kizuna.cli.output import Row, json_option, put, say, show
+from kizuna.cli.watching import count_option, show_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -92,28 +93,11 @@ def watch(
         # Somebody has to notice what ends, and there may be nobody else.
         await k.memory.begin()
         if since is None:
-            await show_until(watched(k, wanted), most, for_s, as_json=as_json)
+            await show_until(watched(k, wanted), partial(show_event, as_json=as_json), most, for_s)
         else:
             await read_on(k, since, wanted, most, for_s, waits=not no_wait, as_json=as_json)
 
     remembering(invocation, follow)
-
-
-async def show_until(events: AsyncIterator[Event], most: int | None, for_s: float | None, *, as_json: bool) -> None:
-    """At most so many, and so long."""
-    import asyncio
-
-    try:
-        async with asyncio.timeout(for_s) as limit:
-            left = most
-            while left is None or left > 0:
-                show_event(await anext(events), as_json=as_json)
-                left = None if left is None else left - 1
-    except StopAsyncIteration:
-        return
-    except TimeoutError:
-        if not limit.expired():
-            raise
 
 
 async def watched(k: Kizuna, wanted: Wanted) -> AsyncIterator[Event]:
@@ -133,7 +117,7 @@ async def read_on(
 ) -> None:
     feed = Feed(k, since, wanted, waits=waits)
     try:
-        await show_until(feed.events(), most, for_s, as_json=as_json)
+        await show_until(feed.events(), partial(show_event, as_json=as_json), most, for_s)
     finally:
         if feed.cursor != since:
             say(f"Read on with --since {feed.cursor}.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kizuna.cli.options import seconds_option
+from kizuna.cli.options import probes_option, seconds_option
 from kizuna.cli.output import json_option, say, show
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ _THREADS_END_WITHIN_S = 0.5
 )
 @seconds_option("--timeout", "With --exec: kill a program that takes longer.")
 @seconds_option("--stop-within", "What requests get to be answered when we stop.", default=10.0, may_be_zero=True)
-@click.option(
-    "--probes", "with_probes", is_flag=True, help="Serve /healthz, /readyz and /metrics, as `kizuna up` does."
-)
+@probes_option
 @json_option
 @click.pass_obj
 def serve(
