@@ -155,6 +155,15 @@ def test_many_commands_can_share_a_connection(server: ServerProcess, scratch: st
     assert numbers == [1, 2, 3]
 
 
+def test_commands_that_are_sent_together_are_answered_in_order(server: ServerProcess, scratch: str) -> None:
+    key = f"{scratch}counted"
+    with server.connect() as conversation:
+        assert conversation.call_all([("INCR", key)] * 1000) == list(range(1, 1001))
+        assert conversation.call_all([]) == []
+        with pytest.raises(Refused, match="'LPOP'"):
+            conversation.call_all([("GET", key), ("LPOP", key)])
+
+
 @pytest.mark.parametrize("given", [True, False])
 def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path, given: bool) -> None:
     program = (

@@ -1,4 +1,4 @@
-"""The smallest client that tests need to set servers up: one command, one answer, blocking.
+"""The smallest client that tests need to set servers up: commands, and their answers, blocking.
 
 It shares no code with what it helps to test.
 """
@@ -6,11 +6,16 @@ It shares no code with what it helps to test.
 from __future__ import annotations
 
 import socket
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import hiredis
 
 from kizuna.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Command = tuple[str | bytes | int | float, ...]
 
 _READ_BYTES = 65_536
 _INCOMPLETE = object()
@@ -28,13 +33,21 @@ class Conversation:
         """The server's answer; `Refused` if that is an error, `OSError` if none comes."""
         # hiredis' own stub allows for tuples of one only.
         self._socket.sendall(hiredis.pack_command(command))  # type: ignore[arg-type]
+        return self._answer_to(command)
+
+    def call_all(self, commands: Sequence[Command]) -> list[Any]:
+        """The answers to all of these, which are sent together. After a `Refused`, close it: answers are under way."""
+        self._socket.sendall(b"".join(hiredis.pack_command(command) for command in commands))  # type: ignore[arg-type]
+        return [self._answer_to(command) for command in commands]
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _answer_to(self, command: Command) -> Any:
         reply = self._next_reply()
         if isinstance(reply, hiredis.ReplyError):
             raise Refused(str(reply), self.address, f"it was asked for {command[0]!r}")
         return reply
-
-    def close(self) -> None:
-        self._socket.close()
 
     def _next_reply(self) -> Any:
         while (reply := self._reader.gets()) is _INCOMPLETE:
