@@ -8,6 +8,10 @@ READY  := $(VENV)/.ready
 PEERS  := $(patsubst benchmarks/peer_locks/%.txt,$(VENV)/peers/%,$(wildcard benchmarks/peer_locks/*.txt))
 PINNED := --universal --python-version 3.11 --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url
 
+# Some containers say that nobody may write bytecode. Each of the hundreds of programs that the tests start would then
+# compile kizuna anew, which takes as long again as the start itself.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: up test check format bench docs protos lock clean
 
 up: $(READY)                 ## set up, then run kizuna on the embedded Valkey until Ctrl-C
