@@ -22,9 +22,15 @@ def generate_docs() -> Any:
     return module
 
 
+@pytest.fixture(scope="module")
+def settings_lines(generate_docs: Any) -> list[str]:
+    lines: list[str] = generate_docs.settings_page().splitlines()
+    return lines
+
+
 @pytest.mark.parametrize("name", known_settings(Settings))
-def test_every_setting_is_explained(generate_docs: Any, name: str) -> None:
-    (row,) = [line for line in generate_docs.settings_page().splitlines() if f"`{variable_of(name)}` |" in line]
+def test_every_setting_is_explained(settings_lines: list[str], name: str) -> None:
+    (row,) = [line for line in settings_lines if f"`{variable_of(name)}` |" in line]
 
     *_, meaning, _ = row.split("|")
     assert len(meaning.split()) > 2
