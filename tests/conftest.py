@@ -32,6 +32,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("patient")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that take a minute, and are given time for it, come first: else a worker would do the last of them when
+    all others have nothing more to do."""
+    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
 @pytest.fixture(autouse=True)
 def every_key_left_is_declared_and_ends(request: pytest.FixtureRequest) -> Iterator[None]:
     """Also where a test did not ask for `store`: whatever it left on the server that all tests share."""
