@@ -91,15 +91,15 @@ class ServerContexts:
             is_active=new.is_active,
         )
 
-    async def read_contexts(self, ids: Sequence[str]) -> FoundContexts:
+    async def read_contexts(self, ids: Sequence[str], *, whatever_is_there: bool = False) -> FoundContexts:
+        """Of several, what somebody else put in the place of one is none; with `whatever_is_there`, of one as well."""
         asked = []
         for id_ in ids:
             shard = self.shard_of(id_)
             asked.append(self.store.call("HMGET", shard.context(id_), *CONTEXT_FIELDS))
             asked.append(self.store.call("SISMEMBER", shard.contexts_active, id_))
         replies = await asyncio.gather(*asked, return_exceptions=True)
-        if len(ids) > 1:
-            # What somebody else put in the place of one is none.
+        if whatever_is_there or len(ids) > 1:
             replies = [_NO_CONTEXT if _is_wrong_type(reply) else reply for reply in replies]
         for reply in replies:
             if isinstance(reply, BaseException):

@@ -11,6 +11,7 @@ import msgspec
 from kizuna.errors import ContentSealed, ItemExists, ItemMissing, VersionConflict
 from kizuna.memory.item import GLOBAL, Item, ItemChange, NewItem, Opener
 from kizuna.memory.keepers import FoundItems, Removed, Written, each
+from kizuna.memory.raw_names import sent
 from kizuna.memory.server_contexts import ServerContexts
 from kizuna.memory.shard_items import HELD_PAUSE_S, Outcome, ShardItems
 from kizuna.store.sharding import roots_for
@@ -103,6 +104,12 @@ class ServerKeeper(ServerContexts):
     async def read_listed(self, shard: Shard, ids: Sequence[bytes], now: float) -> tuple[Read, Gone]:
         """Those that an index has, without such as have ended; and of these, the ids of those that are not there."""
         return await self._items[shard.root].read_listed(ids, now)
+
+    async def read_whatever_is_there(self, ids: Sequence[bytes]) -> FoundItems:
+        """`read` for ids that others may have chosen; what somebody else put in the place of one is none."""
+        found = await asyncio.gather(*(items.read_listed(ids, 0) for items in self._everywhere))
+        by_id = [{sent(item.id): item for item in items} for items, _ in found]
+        return [newest([items.get(id_) for items in by_id]) for id_ in ids]
 
     async def list(self, query: Query) -> Page:
         from kizuna.memory.listing import list_items

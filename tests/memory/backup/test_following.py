@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
+import pytest
 from tests.memory.backup.conftest import WITHIN_S, Remember, backup_of, fallback_of, find, lose, until_complete
+from tests.memory.outsiders.outsider import Outsider
 
 from kizuna.app import connect
+from kizuna.memory.context import ContextQuery
 from kizuna.memory.memory import Memory
 from kizuna.memory.query import Query
 from kizuna.settings import Settings
-from kizuna.testing import ChaosProxy, eventually
+from kizuna.testing import ChaosProxy, ServerProcess, eventually
 
 
 async def copied_ids(m: Memory) -> list[str]:
@@ -145,3 +150,36 @@ async def test_an_outage_in_which_contexts_ended_is_followed_by_a_look_at_everyt
     assert await other.get("a") is not None
     await find(network, m)
     await until_copied_ids(m, ["a"])
+
+
+async def test_what_nobody_can_read_or_ask_for_keeps_nothing_else_from_the_copy(
+    m: Memory, other: Memory, server: ServerProcess, settings: Settings, outsider: Outsider
+) -> None:
+    await other.contexts.create("Trip", "travel", id="trip", at_end="leave")
+    for id_ in ("spoilt", "whole"):
+        await other.create("note", 1, id=id_)
+        await other.contexts.create("Talk", "chat", id=id_)
+    await until_copied_ids(m, ["spoilt", "whole"])
+    outsider.create("an odd id", contextId="trip")
+    for key in ("memory:short:item:spoilt", "memory:context:spoilt"):
+        outsider.call("SET", key, "no hash")
+    root = settings.roots.memory
+    for kind in ("item", "ctx"):
+        told = ("event", f"{kind}:updated", "id", "spoilt", "type", "", "contextId", "", "version", "2", "reason", "")
+        server.call("XADD", f"{root}:memory:feed", "*", *told)
+    # What its context leaves behind is told of, and has an id that no key of ours can have.
+    await other.contexts.delete("trip")
+    await other.create("note", 1, id="later")
+
+    await until_copied_ids(m, ["whole", "an odd id", "later"])
+    assert [context.id for context in (await backup_of(m).keeper.list_contexts(ContextQuery())).contexts] == ["whole"]
+    for key in ("memory:short:item:spoilt", "memory:context:spoilt"):
+        outsider.call("DEL", key)
+    outsider.delete("an odd id")
+    await other.verify(repair=True)
+
+
+@pytest.fixture
+def outsider(server: ServerProcess, settings: Settings) -> Iterator[Outsider]:
+    with server.connect() as conversation:
+        yield Outsider(conversation, settings.roots.memory)

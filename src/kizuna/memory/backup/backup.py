@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kizuna.memory.backup.journal import Conflict
     from kizuna.memory.events import FeedReader
     from kizuna.memory.item import Item, Opener
-    from kizuna.memory.keepers import Keeper
+    from kizuna.memory.server_keeper import ServerKeeper
     from kizuna.store.client import Store
 
 
@@ -47,7 +47,7 @@ class Contents(Struct, frozen=True, kw_only=True):
 class Backup:
     """Made from the settings, with `memory.backup_folder`; does nothing until it is opened."""
 
-    def __init__(self, store: Store, server: Keeper, feed: FeedReader, opener: Opener | None) -> None:
+    def __init__(self, store: Store, server: ServerKeeper, feed: FeedReader, opener: Opener | None) -> None:
         settings = store.settings.memory
         path = Path(settings.backup_folder).expanduser() / file_name(store)
         self.path = path

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kizuna.errors import (
     BackupDamaged,
@@ -25,9 +26,13 @@ from kizuna.memory.backup.rows import ms
 from kizuna.memory.backup.thread import BYTES_AT_ONCE, CopyThread
 from kizuna.memory.context import ContextQuery
 from kizuna.memory.events import Event, FeedReader, Watching
-from kizuna.memory.keepers import Keeper
+from kizuna.memory.keys import CONTEXT
 from kizuna.memory.query import Query
+from kizuna.memory.raw_names import sent
 from kizuna.store.link import copy_of
+
+if TYPE_CHECKING:
+    from kizuna.memory.server_keeper import ServerKeeper
 
 log = logging.getLogger("kizuna.memory")
 
@@ -44,7 +49,7 @@ _TAKE_OVER_S = 0.5
 
 
 class Following:
-    def __init__(self, server: Keeper, feed: FeedReader, thread: CopyThread, lock: Path) -> None:
+    def __init__(self, server: ServerKeeper, feed: FeedReader, thread: CopyThread, lock: Path) -> None:
         self.is_following = False
         """Whether it is this process that does it."""
         self.passes = 0
@@ -126,11 +131,14 @@ class Following:
             if (is_context, id_) not in there:
                 yield ContextEnded(id_, ms(event.at)) if is_context else ItemEnded(id_, ms(event.at))
         ids = [id_ for is_context, id_ in there if not is_context]
-        for id_, item in zip(ids, await self._server.read(ids) if ids else (), strict=True):
+        items = await self._server.read_whatever_is_there([sent(id_) for id_ in ids]) if ids else ()
+        for id_, item in zip(ids, items, strict=True):
             # Ended meanwhile: the next events will say so.
             yield ItemEnded(id_, ms(last[False, id_].at)) if item is None else ItemCopy(item)
-        ids = [id_ for is_context, id_ in there if is_context]
-        for id_, context in zip(ids, await self._server.read_contexts(ids) if ids else (), strict=True):
+        # Those whose ids no key of ours can have are not listed, and so not copied.
+        ids = [id_ for is_context, id_ in there if is_context and CONTEXT.takes(context=id_)]
+        contexts = await self._server.read_contexts(ids, whatever_is_there=True)
+        for id_, context in zip(ids, contexts, strict=True):
             yield ContextEnded(id_, ms(last[True, id_].at)) if context is None else ContextCopy(context)
 
     async def _copy_all(self) -> bool:
