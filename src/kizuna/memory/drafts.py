@@ -216,7 +216,7 @@ class Drafts:
 
 def _check_arguments(arguments: Mapping[str, Any]) -> None:
     if not isinstance(arguments, Mapping):
-        raise WrongValue("an item", repr(arguments), "a dictionary with the arguments of `create`")
+        raise WrongValue("an item", f"this {type(arguments).__name__}", "a dictionary with the arguments of `create`")
     known = {"type", "content", "id", *ItemOptions.__annotations__}
     for name in sorted(map(str, arguments.keys() - known)):
         raise WrongValue("an item", f"one with {name!r}", f"no other than {', '.join(sorted(known))}")
@@ -286,9 +286,9 @@ def check_flag(what: str, flag: bool | None) -> None:
 
 
 def checked_many(what: str, given: Iterable[T], of: str) -> Iterable[T]:
-    """WrongValue for one that is taken for many: a text would be its letters."""
+    """WrongValue for one that is taken for many: a text would be its letters. It is not shown, for it may be secret."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise WrongValue(what, repr(given), f"a list of {of}")
+        raise WrongValue(what, f"this {type(given).__name__}", f"a list of {of}")
     return given
 
 
