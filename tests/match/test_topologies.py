@@ -153,6 +153,29 @@ async def test_assignments_are_on_their_own_server_and_players_hear_of_them(
             await k.match.get_ticket(one.id)
 
 
+async def test_assignments_that_are_made_while_their_server_is_away_are_told_when_it_is_back(
+    server: ServerProcess, fresh_server: ServerProcess, root: str
+) -> None:
+    settings = on(server.url, root, assignment_url=fresh_server.url, assigned_s=600, tick_every_s=0.2)
+    async with connect(settings) as k, running(pairing(k.match)):
+        one = await k.match.create_ticket()
+        waiting = asyncio.ensure_future(k.match.assignment(one.id))
+        await eventually(lambda: k.match.watchers.number == 1, within_s=LONG_S)
+        # Its first look was sent before this one, on the same connection, so it is over as well.
+        await k.match.get_ticket(one.id)
+        await asyncio.to_thread(fresh_server.stop)
+        two = await k.match.create_ticket()
+        outbox = k.match.shards[0].outbox
+        await eventually(lambda: server.call("HLEN", outbox) == 2, within_s=LONG_S)
+        assert not waiting.done()
+        await asyncio.to_thread(fresh_server.start)
+
+        async with asyncio.timeout(LONG_S):
+            first, second = await waiting, await k.match.assignment(two.id)
+        assert first == second
+        await eventually(lambda: server.call("HLEN", outbox) == 0, within_s=LONG_S)
+
+
 async def test_what_a_backend_left_undelivered_when_it_died_is_delivered_by_another(
     server: ServerProcess, fresh_server: ServerProcess, root: str
 ) -> None:
