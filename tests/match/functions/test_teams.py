@@ -238,3 +238,9 @@ def test_many_teams_are_filled_as_well() -> None:
     made = list(teams(size=4, teams=10, window=1000)(waiting(found)))
 
     assert [[sum(map(size_of, team)) for team in teams_of(match)] for match in made] == [[4] * 10] * 3
+
+
+def test_the_largest_skills_there_are_have_a_score() -> None:
+    match, *rest = teams(size=2)(waiting([ticket(skill=1e308) for _ in range(4)]))
+
+    assert (match.score, rest) == (1.0, [])

@@ -36,7 +36,10 @@ class Team:
 def balanced(seating: Seating, parties: Sequence[Party]) -> list[Team]:
     """The parties in teams of these sizes. When it ends, no exchange of two parties of one size between the strongest
     and the weakest team brings the two nearer."""
-    mean = sum(party.skill * party.players for party in parties) / sum(party.players for party in parties)
+    # By differences, which are small: also the largest numbers there are can be compared.
+    first = parties[0].skill
+    players = sum(party.players for party in parties)
+    mean = first + sum((party.skill - first) * party.players for party in parties) / players
     teams = [Team({size: sizes.count(size) for size in sizes}) for sizes in seating]
     for party in sorted(parties, key=lambda party: (-party.players, -party.skill, party.age)):
         open_ones = [team for team in teams if team.room.get(party.players)]
