@@ -47,7 +47,6 @@
     ├── TicketMissing          there is no ticket of that id, or it has ended
     ├── BackfillMissing        there is no backfill of that id, or it was deleted
     ├── BackfillExpired        nobody acknowledged the backfill in time; it takes no more players
-    ├── BackfillChanged        the backfill is of another generation than the match was made for
     ├── TicketsLocked          a backend that works step by step holds the lock of all tickets for too long
     ├── TickFailed             a match function, evaluator or assigner failed; the others' matches were made
     ├── NoGameServer           a program that was to find a game server for a match found none
@@ -547,18 +546,6 @@ class BackfillExpired(KizunaError):
 
     def __str__(self) -> str:
         return f"can not {self.what} an expired backfill, id: {self.backfill}"
-
-
-class BackfillChanged(KizunaError):
-    def __init__(self, backfill: str, expected: int, actual: int) -> None:
-        super().__init__(backfill, expected, actual)
-        self.backfill, self.expected, self.actual = backfill, expected, actual
-
-    def __str__(self) -> str:
-        return (
-            f"backfill {self.backfill!r} is of generation {self.actual}, not {self.expected}, for which the match was "
-            "made; read it, and match again"
-        )
 
 
 class TicketsLocked(KizunaError):

@@ -80,7 +80,6 @@ OF_ERROR: dict[type[errors.KizunaError], int] = {
     errors.TicketMissing: NOT_FOUND,
     errors.BackfillMissing: NOT_FOUND,
     errors.BackfillExpired: CONFLICT,
-    errors.BackfillChanged: CONFLICT,
     errors.TicketsLocked: BUSY,
     errors.TickFailed: FAILURE,
     errors.NoGameServer: FAILURE,

@@ -32,7 +32,6 @@ _OF_CODE: dict[StatusCode, tuple[type[errors.KizunaError], ...]] = {
     StatusCode.NOT_FOUND: (errors.TicketMissing, errors.BackfillMissing),
     # TooLarge, too: RESOURCE_EXHAUSTED sounds as if it could be different the next time.
     StatusCode.INVALID_ARGUMENT: (errors.WrongValue, errors.IllegalName, errors.TooLarge),
-    StatusCode.ABORTED: (errors.BackfillChanged,),
     # Nothing was done, and it is safe to try again: many clients do so by themselves when they see this code.
     StatusCode.UNAVAILABLE: (
         errors.BackfillExpired,
