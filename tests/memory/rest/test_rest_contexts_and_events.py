@@ -8,10 +8,12 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from tests.memory.rest.client import Client, wrong
 from tests.memory.rest.serving import NOTE, on_a_free_port, serving
 
 from kizuna.app import connect
+from kizuna.memory.events import Event
 from kizuna.memory.keys import CONTEXT
 from kizuna.memory.rest import RestApi
 from kizuna.service import running
@@ -173,6 +175,22 @@ async def test_streams_end_when_the_service_stops(settings: Settings) -> None:
         assert asyncio.get_running_loop().time() - began < 8, "it had to be told twice"
         assert await stream.next() == {}
         await connection.__aexit__(None, None, None)
+
+
+async def test_a_stream_that_cannot_go_on_ends_so_that_its_reader_comes_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(_: str) -> AsyncIterator[Event]:
+        raise ZeroDivisionError
+        yield
+
+    async with serving(settings) as (k, api):
+        monkeypatch.setattr(k.memory, "follow", broken)
+        async with streaming(api) as stream:
+            assert "retry" in await stream.next()
+            assert await stream.next() == {}
+
+    assert "stream of events failed" in caplog.messages
 
 
 async def test_a_reader_that_goes_away_leaves_nothing(api: Client) -> None:

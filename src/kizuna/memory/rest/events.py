@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import suppress
+import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from kizuna.memory.events import Event
     from kizuna.memory.memory import Memory
+
+log = logging.getLogger("kizuna.memory")
 
 # So that a peer that is gone is noticed, and what stands between us keeps the connection.
 _SIGN_OF_LIFE_S = 15.0
@@ -86,11 +88,15 @@ class EventPages:
     async def _pump(self, cursor: str, coming: asyncio.Queue[str | None]) -> None:
         """In a task of its own: who waits for an event must be able to stop waiting, without losing it."""
         try:
-            with suppress(StoreError):  # the client connects again, and goes on behind the last event that it has
-                async for event in self._memory.follow(cursor):
-                    await coming.put(event_text(event))
+            async for event in self._memory.follow(cursor):
+                await coming.put(event_text(event))
         except EventsGone as error:
             await coming.put(f"event: gone\ndata: {json.dumps({'detail': str(error), **facts_of(error)})}\n\n")
+        except StoreError as error:
+            log.warning("stream of events ended", extra={"error": str(error)})
+        except Exception:
+            log.exception("stream of events failed")
+        # Whatever it was, the client connects again, and goes on behind the last event that it has.
         await coming.put(_END)
 
 
