@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 _NO_METADATA = b"{}"
 _MOST_DEPENDENCIES = 100
+_MOST_KNOWN_NAMES = 10_000
 # The server can count to that, in ms, without losing one.
 _NEVER_S = 1e12
 
@@ -166,7 +167,7 @@ class Drafts:
 
     def context_id(self, id_: str) -> str:
         """IllegalName for one that no key can have, and for the global context, which needs none."""
-        if id_ == "global":
+        if id_ == GLOBAL:
             raise IllegalName("context", id_, "it is where items are that were given none, and is always there")
         self.check_name(CONTEXT, "context", id_)
         return id_
@@ -175,7 +176,7 @@ class Drafts:
         known = self._known_names[family]
         if not isinstance(name, str) or name not in known:
             family.build(self._root, **{place: name})
-            if len(known) < 10_000:
+            if len(known) < _MOST_KNOWN_NAMES:
                 known.add(name)
 
     def _more(

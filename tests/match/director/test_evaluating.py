@@ -126,6 +126,19 @@ async def test_a_python_function_that_fails_is_told_of(settings: Settings) -> No
         assert "ZeroDivisionError: oh" in text
 
 
+async def test_a_python_function_that_waited_for_something_cancelled_has_failed_and_the_director_goes_on(
+    settings: Settings,
+) -> None:
+    async def cancelled(_: object) -> list[str]:
+        raise asyncio.CancelledError
+
+    async with open_match(settings, cancelled) as om:
+        code, text = await refusal(om.fetched(proposing(match_of("1", await om.ticket()))))
+
+        assert code is StatusCode.UNKNOWN
+        assert "what it waited for was cancelled" in text
+
+
 # the evaluator that there is
 
 

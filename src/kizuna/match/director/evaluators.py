@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Protocol
 
 import grpc.aio
 
 from kizuna.errors import EvaluatorFailed
+from kizuna.match.calling import name_of, result_of
 from kizuna.match.openmatch import evaluator_pb2, evaluator_pb2_grpc
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class LocalJudge:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
-        self.name = getattr(evaluator, "__name__", type(evaluator).__name__)
+        self.name = name_of(evaluator)
 
     async def ids_of(self, proposals: AsyncIterator[Proposal]) -> AsyncGenerator[str, None]:
         seen = [proposal async for proposal in proposals if proposal.has_readable_score]
@@ -39,8 +39,7 @@ class LocalJudge:
 
     async def _decide(self, matches: list[Match]) -> list[str]:
         try:
-            found = self._evaluator(matches)
-            return list(await found if inspect.isawaitable(found) else found)
+            return await result_of(self._evaluator(matches))
         except Exception as error:
             raise EvaluatorFailed(self.name, f"{type(error).__name__}: {error}") from error
 

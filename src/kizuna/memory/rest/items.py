@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from kizuna.errors import ItemMissing
+from kizuna.memory.item import HIGHEST_PRIORITY
 from kizuna.memory.rest.answers import answer, item_answer, item_shown
 from kizuna.memory.rest.bodies import (
     Copy,
@@ -117,4 +118,4 @@ def priorities(asked: ItemFilter) -> int | tuple[int, int] | None:
         return asked.priority
     if asked.priority is not None:
         raise BadCall(422, "ask for a priority, or for those from priority_from to priority_to")
-    return asked.priority_from or 1, asked.priority_to or 10
+    return asked.priority_from or 1, asked.priority_to or HIGHEST_PRIORITY
