@@ -162,7 +162,7 @@ async def test_odd_names_of_types_are_read_told_of_and_ended(
     outsider: Outsider, m: Memory, exact: Callable[[], bool], type_: str
 ) -> None:
     since = await m.now_cursor()
-    outsider.create("a", type=type_, ttl_s=1)
+    outsider.create("a", type=type_)
     async with m.watch("item:expired") as events:
         item = await m.get("a")
         assert item is not None
@@ -175,6 +175,7 @@ async def test_odd_names_of_types_are_read_told_of_and_ended(
             with pytest.raises(IllegalName):
                 await m.list(type=type_)
         await eventually(exact)
+        outsider.create("a", type=type_, ttl_s=0.1)
         async for event in events:
             if getattr(event, "id", None) == "a":
                 break
@@ -186,9 +187,9 @@ async def test_odd_names_of_types_are_read_told_of_and_ended(
 @pytest.mark.parametrize("id_", ["two words", "a:b", 'quo"te', "日本語", "{tag}", "*"])
 async def test_odd_ids_are_found_and_end(outsider: Outsider, m: Memory, exact: Callable[[], bool], id_: str) -> None:
     since = await m.now_cursor()
-    outsider.create(id_, ttl_s=1)
-
+    outsider.create(id_)
     assert await ids(m, type="note") == [id_]
+    outsider.create(id_, ttl_s=0.1)
 
     async def is_told() -> bool:
         return await what_was_told(m, since) == [("item:expired", id_)]
