@@ -207,7 +207,7 @@ def test_wrong_places_are_a_mistake_of_the_programmer() -> None:
         QUEUE.glob("r", priorty="high")
 
 
-@pytest.mark.parametrize("name", [1, None, 1.5, b"high", [], {}, object()], ids=repr)
+@pytest.mark.parametrize("name", [1, None, 1.5, b"high", [], {}, object()], ids=lambda name: type(name).__name__)
 def test_what_is_no_text_is_no_name(name: object) -> None:
     with pytest.raises(IllegalName, match=rf"the priority of a key: it is no text, but of type {type(name).__name__}"):
         QUEUE.build("r", priority=name)  # type: ignore[arg-type]
