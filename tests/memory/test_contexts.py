@@ -202,8 +202,9 @@ async def test_a_context_that_expires_does_with_its_items_as_it_was_told(
 ) -> None:
     async with connect(brief) as k:
         m = k.memory
-        await m.contexts.create("Chat", "chat", id="c", ttl_s=2, at_end=at_end, active=False)
+        await m.contexts.create("Chat", "chat", id="c", at_end=at_end, active=False)
         await m.create_many([{"type": "note", "content": n, "id": f"i{n}", "context": "c"} for n in range(20)])
+        await m.contexts.update("c", ttl_s=0.1)
 
         async def is_settled() -> bool:
             return await m.contexts.get("c") is None and await ids_in(m, "c") == [] and exact(server, root)

@@ -161,9 +161,11 @@ async def test_contexts_take_their_items_along_or_leave_them(m: Memory, servers:
 
 
 async def test_a_context_that_expires_leaves_or_ends_its_items(m: Memory, servers: Any, root: str) -> None:
-    await m.contexts.create("a", "t", id="c2", ttl_s=2, active=False)
-    await m.contexts.create("b", "t", id="c3", ttl_s=2, active=False, at_end="leave")
+    await m.contexts.create("a", "t", id="c2", active=False)
+    await m.contexts.create("b", "t", id="c3", active=False, at_end="leave")
     await m.create_many([{"type": "t", "content": n, "id": f"i{n}", "context": f"c{n % 2 + 2}"} for n in range(20)])
+    for context in ("c2", "c3"):
+        await m.contexts.update(context, ttl_s=0.1)
 
     async def settled() -> bool:
         return len(await ids(m)) == 10 and await ids(m, context="c3") == [] and exact(servers, root)
