@@ -205,7 +205,7 @@ def test_with_one_it_is_said_that_there_are_none(with_settings: Callable[..., Ru
 async def test_a_write_during_an_outage_that_another_has_overtaken_is_shown_until_it_is_forgotten(
     with_settings: Callable[..., Runner], fresh_server: ServerProcess, settings: Settings, tmp_path: Path
 ) -> None:
-    memory = MemorySettings(backup_folder=str(tmp_path), fallback_after_s=0.1)
+    memory = MemorySettings(backup_folder=str(tmp_path), fallback_after_s=2.0)
     store = StoreSettings(url=fresh_server.url, timeout_s=2)
     async with connect(msgspec.structs.replace(settings, store=store, memory=memory)) as k:
         await k.memory.put("a", "note", 1)
@@ -213,7 +213,7 @@ async def test_a_write_during_an_outage_that_another_has_overtaken_is_shown_unti
         changed = await k.memory.update("a", content=2)
     fresh_server.start()
     others = with_settings(url=fresh_server.url)
-    ours = with_settings(url=fresh_server.url, backup_folder=tmp_path, fallback_after_s=0.1)
+    ours = with_settings(url=fresh_server.url, backup_folder=tmp_path, fallback_after_s=2.0)
     await asyncio.to_thread(others.done, "put", "3", "--id", "a")
 
     async def found() -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from kizuna.app import connect
+from kizuna.errors import Unreachable
 from kizuna.memory.backup.backup import Backup
 from kizuna.memory.backup.fallback import FallbackKeeper
 from kizuna.memory.memory import Memory
@@ -32,12 +33,12 @@ def copied(settings: Settings, network: ChaosProxy, tmp_path: Path) -> Settings:
     """Through the network, with a copy that soon answers, and lives as brief as they are told to be."""
     memory = MemorySettings(
         backup_folder=str(tmp_path / "copy"),
-        fallback_after_s=0.5,
+        fallback_after_s=3.0,
         item_least_s=0.05,
         context_least_s=0.05,
         sweep_every_s=0.05,
     )
-    store = StoreSettings(url=network.url, timeout_s=1.0, reconnect_longest_s=0.1)
+    store = StoreSettings(url=network.url, timeout_s=2.0, reconnect_longest_s=0.1)
     return msgspec.structs.replace(settings, store=store, memory=memory)
 
 
@@ -98,6 +99,8 @@ async def lose(network: ChaosProxy, m: Memory) -> None:
     """The server goes away, and the memory has noticed it."""
     network.refuse()
     await network.cut()
+    # How long it would take to notice is the subject of other tests.
+    fallback_of(m)._presence.go_away(Unreachable("the cable was pulled", network.address, "wait"))
     await m.get("anything")
     assert fallback_of(m).is_away
 

@@ -218,6 +218,8 @@ async def test_a_file_that_is_not_ours_or_not_whole_is_left_alone(
         await k.memory.create("note", 1, id="b")
         network.refuse()
         await network.cut()
+        (link,) = k.store.topology.primaries()
+        await eventually(lambda: link.wire is None)
         with pytest.raises(Unreachable):
             await k.memory.get("a")
 

@@ -310,12 +310,12 @@ async def test_an_item_that_ended_before_the_server_came_back_is_not_written(
 ) -> None:
     await m.create("note", 1, id="shortened")
     await lose(network, m)
-    await m.create("note", 1, id="brief", ttl_s=2)
+    await m.create("note", 1, id="brief", ttl_s=4)
     await m.update("brief", content=2)
-    await m.update("shortened", content=2, ttl_s=2)
-    await m.create("note", 1, id="touched", ttl_s=2)
+    await m.update("shortened", content=2, ttl_s=4)
+    await m.create("note", 1, id="touched", ttl_s=4)
     await m.touch("touched", ttl_s=100)
-    await asyncio.sleep(2.1)
+    await asyncio.sleep(4.1)
 
     await find(network, m)
 

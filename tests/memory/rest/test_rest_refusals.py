@@ -18,6 +18,7 @@ from kizuna.memory.rest import RestApi
 from kizuna.memory.rest.problems import status_of
 from kizuna.service import running
 from kizuna.settings import MemorySettings, Secret, Settings
+from kizuna.testing import eventually
 from kizuna.testing.fixtures import MakeProxy
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
@@ -166,10 +167,12 @@ async def test_an_address_that_cannot_be_had_is_told(settings: Settings) -> None
 async def test_while_the_server_is_away_it_says_so(settings: Settings, proxy: MakeProxy) -> None:
     between = await proxy()
     store = msgspec.structs.replace(settings.store, url=between.url, timeout_s=1)
-    async with serving(msgspec.structs.replace(settings, store=store)) as (_, api):
+    async with serving(msgspec.structs.replace(settings, store=store)) as (k, api):
         assert (await api("GET", "/health")).body["status"] == "healthy"
         between.refuse()
         await between.cut()
+        (link,) = k.store.topology.primaries()
+        await eventually(lambda: link.wire is None)
         away = await api("GET", "/items/n")
         assert (away.status, away.body["facts"]["outcome"]) == (503, "not sent")
         assert away.headers["retry-after"] == "1"
