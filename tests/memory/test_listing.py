@@ -14,6 +14,7 @@ from kizuna.app import Kizuna, connect
 from kizuna.errors import WrongValue
 from kizuna.memory.memory import Memory
 from kizuna.settings import MemorySettings, Settings
+from kizuna.testing import ServerProcess
 
 
 async def listed(m: Memory, **query: Any) -> list[str]:
@@ -159,6 +160,17 @@ async def test_items_are_counted(m: Memory) -> None:
     assert await m.count(context="c0") == 8
     assert await m.count(type="t9") == 0
     assert await m.count() == 30
+    both = [item async for item in m.all(type="t0", context="c0")]
+    assert await m.count(type="t0", context="c0") == len(both) > 0
+    assert await m.count(type="t9", context="c0") == 0
+
+
+async def test_items_are_counted_by_older_servers_too() -> None:
+    # Between quotes, in its configuration: a command that it does not have.
+    with ServerProcess(config={"rename-command": 'SINTERCARD" "'}) as older:
+        async with connect(older.url) as k:
+            await fill(k.memory, 30)
+            assert await k.memory.count(type="t0", context="c0") == 3
 
 
 @pytest.mark.parametrize(

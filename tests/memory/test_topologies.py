@@ -104,6 +104,9 @@ async def test_items_are_found_with_and_without_their_context(m: Memory, servers
     assert await m.delete_many(names(range(10))) == 9
     await m.touch_many(names(range(10, 20)))
     assert await m.count(type="t1") == len([n for n in range(10, 80) if n % 3 == 1])
+    found = [item async for item in m.all(type="t1")]
+    for context in {item.context for item in found}:
+        assert await m.count(type="t1", context=context) == len([item for item in found if item.context == context])
     exact(servers, root)
 
 

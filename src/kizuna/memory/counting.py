@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from kizuna.errors import Refused
 from kizuna.memory.item import GLOBAL, HIGHEST_PRIORITY
 from kizuna.memory.keys import (
     CONTEXTS_ACTIVE,
@@ -61,8 +62,11 @@ async def count_all(store: Store) -> Totals:
 
 
 async def count_items(store: Store, *, type: str | None, context: str | None) -> int:  # noqa: A002
-    """Of a type, of a context, or of all; of a type and a context, of the context."""
+    """Of a type, of a context, of both, or of all."""
     roots = Roots(store.settings.roots.memory, store.settings.memory.shards)
+    if type is not None and context is not None:
+        where = roots.all if context == GLOBAL else (roots.of(context),)
+        return sum(await asyncio.gather(*(_count_both(store, root, type, context) for root in where)))
     if context == GLOBAL:
         return await sum_of(store, roots, "SCARD", ITEMS_OF_CONTEXT, context=GLOBAL)
     if context is not None:
@@ -71,6 +75,17 @@ async def count_items(store: Store, *, type: str | None, context: str | None) ->
     if type is not None:
         return await sum_of(store, roots, "SCARD", ITEMS_OF_TYPE, type=type)
     return await sum_of(store, roots, "ZCARD", ITEMS_EXPIRY)
+
+
+async def _count_both(store: Store, root: str, type_: str, context: str) -> int:
+    both = ITEMS_OF_TYPE.build(root, type=type_), ITEMS_OF_CONTEXT.build(root, context=context)
+    try:
+        return int(await store.call_beside(both[0], "SINTERCARD", 2, *both))
+    except Refused as refused:
+        if "unknown command" not in refused.what:
+            raise
+    # Servers before Redis 7 can only name them.
+    return len(await store.call("SINTER", *both))
 
 
 async def sum_of(store: Store, roots: Roots, count: str, family: Key, *how: str, **names: str) -> int:

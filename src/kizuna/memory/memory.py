@@ -322,7 +322,7 @@ class Memory:
                 return
 
     async def count(self, *, type: str | None = None, context: str | None = None) -> int:  # noqa: A002
-        """About how many there are: of a type, or of a context, or of all. What has just ended may be among them."""
+        """About how many: of a type, of a context, of both, or of all. What has just ended may be among them."""
         from kizuna.memory.counting import count_items
 
         return await count_items(self.store, type=type, context=context)
