@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -300,3 +302,19 @@ async def test_a_version_that_somebody_spoilt_spoils_no_other_change_of_that_mom
         assert [item.content for item in changed] == [1, 1, 1, 1]
         assert [changed[at].version for at in (0, 2, 3)] == [2, 2, 2]
         assert [await k.memory.get(item.id) is not None for item in items] == [True] * 4
+
+
+async def test_who_gives_up_creating_many_at_whichever_moment_leaves_nothing_unawaited(m: Memory) -> None:
+    many = [{"type": "note", "content": number} for number in range(300)]
+    await m.create_many(many)
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("always")
+        for turns in range(15):
+            creating = asyncio.ensure_future(m.create_many(many))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            creating.cancel()
+            await asyncio.wait([creating])
+            gc.collect()
+    assert [str(complaint.message) for complaint in complaints] == []
+    assert await m.verify()

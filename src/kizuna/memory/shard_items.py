@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -216,7 +216,7 @@ class ShardItems:
         script: Script,
         fixed: dict[str, Argument],
         rows: list[dict[str, Argument]],
-        call: Coroutine[Any, Any, list[Any]],
+        call: Awaitable[list[Any]],
     ) -> list[Any]:
         try:
             return await until_known(lambda: call, lambda: script.begin_rows(self.store, rows, fixed))

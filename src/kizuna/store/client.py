@@ -16,6 +16,7 @@ from typing import Any, cast
 from kizuna.errors import Refused, StoreError
 from kizuna.settings import Settings
 from kizuna.store.batching import Batcher
+from kizuna.store.begun import Begun
 from kizuna.store.commands import HARMLESS, check_shared, keys_of
 from kizuna.store.events import Events
 from kizuna.store.following import Follower
@@ -175,7 +176,8 @@ class Store:
         as unknown, it would have to be sent again, behind what was sent after it."""
         known = self.topology.route(command).scripts
         if script.sha in known:
-            return self._or_with_text(self.begin(command, deadline), script, command, deadline)
+            reply = self.begin(command, deadline)
+            return Begun(lambda: self._or_with_text(reply, script, command, deadline))
         known.add(script.sha)
         return self.begin(script.with_text(command), deadline)
 

@@ -30,10 +30,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hiredis import ReplyError
 
 from kizuna.errors import Refused, ScriptFailed, ScriptMismatch
+from kizuna.store.begun import Begun
 from kizuna.store.replies import translate
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
     from kizuna.errors import StoreError
     from kizuna.store.batching import Sender
@@ -116,9 +117,6 @@ class Script:
         parts = [Part(used, (folder / "parts" / f"{used}.lua").read_text("utf-8")) for used in uses]
         return cls(name, text, parts, families, most_rows)
 
-    # Both begin when they are awaited, not when they are called: a task that is cancelled before its first step
-    # would else drop the coroutine of a command that is on its way.
-
     async def __call__(self, store: Sender, /, *, timeout_s: float | None = None, **names: Argument) -> Any:
         """Run it. ScriptMismatch, before anything is sent, if the names are not those of the header."""
         return await _finish(self, store.begin_script(self, self.command(names), store.deadline(timeout_s)))
@@ -144,10 +142,10 @@ class Script:
         rows: Sequence[Mapping[str, Argument]],
         fixed: Mapping[str, Argument],
         timeout_s: float | None = None,
-    ) -> Coroutine[Any, Any, list[Any]]:
-        """`rows` for those who have some to do meanwhile: the call is in the line now, and has to be awaited."""
+    ) -> Awaitable[list[Any]]:
+        """`rows` for those who have some to do meanwhile: the call is in the line now, awaited or not."""
         reply = store.begin_script(self, self.command(fixed, rows), store.deadline(timeout_s))
-        return self._results_of(reply, len(rows))
+        return Begun(lambda: self._results_of(reply, len(rows)))
 
     async def _results_of(self, reply: Awaitable[Any], rows: int) -> list[Any]:
         return self.results(await _finish(self, reply), rows)
