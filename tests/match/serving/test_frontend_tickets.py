@@ -224,7 +224,13 @@ async def test_a_thousand_watchers_are_all_told(stub: Any, k: Kizuna) -> None:
     tickets = await asyncio.gather(*(k.match.create_ticket() for _ in range(1_000)))
     streams = [stub.WatchAssignments(WatchAssignmentsRequest(ticket_id=ticket.id)) for ticket in tickets]
     told = [asyncio.ensure_future(first_of(stream)) for stream in streams]
-    await eventually(lambda: k.match.watchers.number == 1_000, within_s=60)
+
+    def all_watch() -> bool:
+        assert [one.exception() for one in told if one.done()] == []
+        assert k.match.watchers.number == 1_000
+        return True
+
+    await eventually(all_watch, within_s=60)
     groups = [Group([ticket.id], Assignment(f"host:{number}")) for number, ticket in enumerate(tickets)]
     await k.match.assign_tickets(groups)
     connections = [answer.assignment.connection for answer in await asyncio.wait_for(asyncio.gather(*told), 60)]
