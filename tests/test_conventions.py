@@ -35,7 +35,7 @@ LAYERS = [
     "coordination",
     "store",
     "probes",
-    "settings service clock loop metrics http asgi codecs",
+    "settings service clock loop metrics http listening asgi codecs",
     "configuration interruption",
     "sections",
     "errors _version",

@@ -217,6 +217,13 @@ async def test_an_address_that_is_taken_is_named_with_the_setting_that_changes_i
     )
 
 
+async def test_a_host_that_can_have_no_address_is_a_clear_error(process: Process) -> None:
+    settings = ProbesSettings(host="a" * 64, port=0)
+
+    with pytest.raises(CannotListen, match=r"a:0 \(there is no such host\); set probes.host"):
+        await Probes(settings, process.ready, process.page).run(asyncio.Event())
+
+
 # who behaves badly
 
 

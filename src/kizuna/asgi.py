@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from kizuna.errors import CannotListen
-
 if TYPE_CHECKING:
+    import socket
     import ssl
     from collections.abc import Iterator
 
@@ -21,25 +18,6 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-
-async def listen(host: str, port: int, settings: str, *, reuse_port: bool = False) -> socket.socket:
-    """A socket that is bound; port 0 is a free one. CannotListen if the address is taken, or not ours: says which
-    `settings` name it."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, _, _, _, address = found[0]
-        # Named, or asyncio does not know it for TCP, and leaves each answer to wait for the peer's next word.
-        return _bound(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP), address, reuse_port)
-    except (OSError, UnicodeError) as error:
-        unknown = not isinstance(error, OSError) or isinstance(error, socket.gaierror) or not error.errno
-        reason = "there is no such host" if unknown else os.strerror(getattr(error, "errno", 0))
-        raise CannotListen(f"{host}:{port}", reason, settings) from error
-
-
-def url_of(listener: socket.socket, scheme: str = "http") -> str:
-    host, port = listener.getsockname()[:2]
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 class AsgiServer:
@@ -128,17 +106,3 @@ def _config(app: Any, tls: ssl.SSLContext | None) -> uvicorn.Config:
     config.load()
     config.ssl = tls
     return config
-
-
-def _bound(listener: socket.socket, address: Any, reuse_port: bool) -> socket.socket:
-    try:
-        # Else the port of a server that has just ended would be taken for a minute.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if reuse_port:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind(address)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener

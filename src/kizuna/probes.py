@@ -15,15 +15,13 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import platform
-import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kizuna._version import __version__
-from kizuna.errors import CannotListen
 from kizuna.http import BadRequest, Request, Response, encode, parse_request
+from kizuna.listening import address_of, saying_why
 
 if TYPE_CHECKING:
     from kizuna.settings import ProbesSettings
@@ -64,7 +62,7 @@ class Probes:
     async def run(self, started: asyncio.Event) -> None:
         server = await self._listen()
         host, port = server.sockets[0].getsockname()[:2]
-        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self.url = f"http://{address_of(host, port)}"
         try:
             await server.start_serving()
             started.set()
@@ -80,13 +78,9 @@ class Probes:
 
     async def _listen(self) -> asyncio.Server:
         host, port = self._settings.host, self._settings.port
-        try:
+        with saying_why(host, port, "probes.host and probes.port"):
             # Serving comes later: cancelled while it begins to serve, this call would leave an open socket behind.
             return await asyncio.start_server(self._accept, host, port, limit=LONGEST_HEADER_BYTES, start_serving=False)
-        except OSError as error:
-            unknown = isinstance(error, socket.gaierror) or not error.errno
-            reason = "there is no such host" if unknown else os.strerror(error.errno or 0)
-            raise CannotListen(f"{host}:{port}", reason, "probes.host and probes.port") from error
 
     # -- connections ------------------------------------------------------------------------------------
 

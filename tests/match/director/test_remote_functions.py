@@ -14,8 +14,9 @@ from tests.match.director.directing import OpenMatch, match_of, matches_of, refu
 from tests.match.director.functions import failing, never_ending, proposing
 
 from kizuna.errors import FunctionFailed
+from kizuna.listening import address_of
 from kizuna.match.director import remote_functions
-from kizuna.match.director.channels import Channels, address_of
+from kizuna.match.director.channels import Channels
 from kizuna.match.director.function_tls import FunctionTls
 from kizuna.match.director.rest_functions import run_over_rest
 from kizuna.match.openmatch import backend_pb2, matchfunction_pb2_grpc, messages_pb2

@@ -79,7 +79,3 @@ class Channels:
         for channel in channels:
             await channel.close()
         await asyncio.gather(*self._closing)
-
-
-def address_of(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -11,7 +11,8 @@ import grpc.aio
 from grpc import StatusCode
 
 from kizuna.errors import FunctionFailed
-from kizuna.match.director.channels import LARGEST_BYTES, address_of
+from kizuna.listening import address_of
+from kizuna.match.director.channels import LARGEST_BYTES
 from kizuna.match.director.rest_functions import run_over_rest
 from kizuna.match.openmatch import backend_pb2, matchfunction_pb2, matchfunction_pb2_grpc, messages_pb2
 from kizuna.match.serving.statuses import BadCall

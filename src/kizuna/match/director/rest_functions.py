@@ -19,7 +19,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from kizuna.errors import FunctionFailed
-from kizuna.match.director.channels import address_of
+from kizuna.listening import address_of
 from kizuna.match.openmatch import matchfunction_pb2, messages_pb2
 from kizuna.match.openmatch.pool import POOL
 

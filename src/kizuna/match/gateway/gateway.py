@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kizuna.asgi import AsgiServer, listen, url_of
+from kizuna.asgi import AsgiServer
+from kizuna.listening import listen, url_of
 from kizuna.match.gateway.app import GatewayApp
 from kizuna.match.serving.credentials import tls_of
 

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
-from kizuna.errors import CannotListen, ServiceFailed
+from kizuna.errors import ServiceFailed
+from kizuna.listening import saying_why
 
 log = logging.getLogger("kizuna.match.serving")
 
@@ -111,20 +112,17 @@ class Copies:
 def shared_port(host: str, port: int, setting: str) -> Iterator[int]:
     """A port, for 0 a free one, that is kept for copies of ours: they listen with `reuse_port`, in any order, and
     nobody else can take it between the end of one and the start of the next. CannotListen if somebody has it."""
-    try:
+    settings = f"match.host and {setting}"
+    with saying_why(host, port, settings):
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         if port:
             _refuse_if_taken(family, kind, protocol, address)
         keeper = socket.socket(family, kind, protocol)
-    except (OSError, UnicodeError) as error:
-        raise _cannot_listen(host, port, setting, error) from error
     with keeper:
-        try:
+        with saying_why(host, port, settings):
             keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             # Bound, and not listening: so no connection comes here.
             keeper.bind(address)
-        except OSError as error:
-            raise _cannot_listen(host, port, setting, error) from error
         yield keeper.getsockname()[1]
 
 
@@ -133,12 +131,6 @@ def _refuse_if_taken(family: int, kind: int, protocol: int, address: object) -> 
     with socket.socket(family, kind, protocol) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)  # type: ignore[arg-type]
-
-
-def _cannot_listen(host: str, port: int, setting: str, error: Exception) -> CannotListen:
-    unknown = not isinstance(error, OSError) or isinstance(error, socket.gaierror) or not error.errno
-    reason = "there is no such host" if unknown else os.strerror(getattr(error, "errno", 0))
-    return CannotListen(f"{host}:{port}", reason, f"match.host and {setting}")
 
 
 def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from kizuna.asgi import listen
+from kizuna.listening import address_of, listen
 from kizuna.match.serving import reflection
 from kizuna.match.serving.answering import method_of, reflecting
 from kizuna.match.serving.call_counts import CallCount, call_measures
@@ -65,8 +65,7 @@ class GrpcServer:
 
     @property
     def address(self) -> str:
-        host = self._settings.host
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return address_of(self._settings.host, self.port)
 
     def measures(self) -> Iterator[Measure]:
         """For /metrics."""

@@ -6,8 +6,9 @@ import asyncio
 import ipaddress
 from typing import TYPE_CHECKING
 
-from kizuna.asgi import AsgiServer, listen, url_of
+from kizuna.asgi import AsgiServer
 from kizuna.errors import SettingsError
+from kizuna.listening import listen, url_of
 from kizuna.memory.rest.app import app_of, token_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from grpc import StatusCode
 from tests.match.serving.channels import OWN_CONNECTION, refusal
 from tests.match.serving.http2.talking import GREETING, POST, Frame, data, headers_of, message, request, split
 
-from kizuna.asgi import Application, listen
+from kizuna.asgi import Application
+from kizuna.listening import listen
 from kizuna.match.serving.http2 import frames, server
 from kizuna.match.serving.http2.calls import Method
 from kizuna.match.serving.http2.faults import ENHANCE_YOUR_CALM, PROTOCOL_ERROR
