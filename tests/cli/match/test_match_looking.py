@@ -3,13 +3,11 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import subprocess
-import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import pytest
+from tests.cli.watching import started, told
 
 from kizuna.app import Kizuna, connect
 from kizuna.cli.exit_codes import BAD_SETTINGS, CONFLICT, INTERRUPTED, NOT_FOUND, USAGE
@@ -92,25 +90,6 @@ def using(settings: Settings, use: Callable[[Kizuna], Awaitable[T]]) -> T:
             return await use(k)
 
     return asyncio.run(main())
-
-
-@contextmanager
-def started(runner: Runner, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Entered when it watches."""
-    line = [sys.executable, "-m", "kizuna", *runner.words, *arguments]
-    with ExitStack() as cleanup:
-        process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        cleanup.callback(process.communicate)
-        cleanup.callback(process.kill)
-        assert process.stderr is not None
-        assert process.stderr.readline() == "Watching; Ctrl-C ends it.\n"
-        yield process
-
-
-def told(process: subprocess.Popen[str]) -> dict[str, Any]:
-    assert process.stdout is not None
-    event: dict[str, Any] = json.loads(process.stdout.readline())
-    return event
 
 
 def test_assignments_are_printed_as_they_happen(kizuna: Runner) -> None:

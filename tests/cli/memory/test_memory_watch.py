@@ -3,35 +3,15 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.cli.watching import started, told
 
 from kizuna.cli.exit_codes import INTERRUPTED, USAGE
 from kizuna.cli.memory.watch import KINDS, read_kinds
 from kizuna.testing.commands import Runner
-
-
-@contextmanager
-def started(runner: Runner, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Entered when it watches."""
-    line = [sys.executable, "-m", "kizuna", *runner.words, *arguments]
-    with ExitStack() as cleanup:
-        process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        cleanup.callback(process.communicate)
-        cleanup.callback(process.kill)
-        assert process.stderr is not None
-        assert process.stderr.readline() == "Watching; Ctrl-C ends it.\n"
-        yield process
-
-
-def told(process: subprocess.Popen[str]) -> dict[str, Any]:
-    assert process.stdout is not None
-    event: dict[str, Any] = json.loads(process.stdout.readline())
-    return event
 
 
 def kinds_and_ids(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
