@@ -174,13 +174,13 @@ async def test_a_flush_of_all_scripts_gives_nobody_more_time(fresh_server: Serve
     async with connect(Settings(store=StoreSettings(url=fresh_server.url))) as k:
         await check_amounts.row(k.store, amount=1)
         fresh_server.call("SCRIPT", "FLUSH")
-        fresh_server.call("CLIENT", "PAUSE", 3000, "ALL")
+        fresh_server.call("CLIENT", "PAUSE", 60_000, "ALL")
         began = time.monotonic()
         with pytest.raises(OutcomeUnknown):
-            await check_amounts.rows(k.store, [{"amount": 1}], timeout_s=1)
+            await check_amounts.rows(k.store, [{"amount": 1}], timeout_s=4)
 
     # Twice the time, if it was given anew.
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8
 
 
 async def test_a_script_runs_on_every_primary_of_a_cluster(cluster: ClusterSetup, root: str) -> None:

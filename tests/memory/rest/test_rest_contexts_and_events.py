@@ -167,12 +167,12 @@ async def test_a_stream_from_a_wrong_place_is_refused_with_a_status(settings: Se
 async def test_streams_end_when_the_service_stops(settings: Settings) -> None:
     async with connect(on_a_free_port(settings)) as k:
         api = RestApi(k)
-        async with running(api, stop_timeout_s=10):
+        async with running(api, stop_timeout_s=40):
             connection = streaming(Client(api.url))
             stream = await connection.__aenter__()
             await stream.next()
             began = asyncio.get_running_loop().time()
-        assert asyncio.get_running_loop().time() - began < 8, "it had to be told twice"
+        assert asyncio.get_running_loop().time() - began < 30, "it had to be told twice"
         assert await stream.next() == {}
         await connection.__aexit__(None, None, None)
 
