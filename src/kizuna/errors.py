@@ -40,6 +40,7 @@
     ├── ContextMissing         there is no context of that id, or it has ended
     ├── ContextExists          there is a context of that id already
     ├── VersionConflict        somebody else has changed it meanwhile; nothing was written
+    ├── OutcomeForgotten       the answer to a write was lost, and nobody can tell any more whether it happened
     ├── EventsGone             events of memory ended before the reader had read them
     ├── CannotSeal             there is no key to seal with, or what is needed for it is not installed
     │   └── ContentSealed      a content that is not sealed was to replace one that is
@@ -476,6 +477,20 @@ class VersionConflict(KizunaError):
         return (
             f"{self.what} {self.id!r} is at version {self.actual}, not {self.expected}, and stays so; "
             "read it, and decide again"
+        )
+
+
+class OutcomeForgotten(KizunaError):
+    """A write whose answer was lost, tried again: others have written since, and the feed reaches no longer back."""
+
+    def __init__(self, item: str) -> None:
+        super().__init__(item)
+        self.item = item
+
+    def __str__(self) -> str:
+        return (
+            f"item {self.item!r} may have been written, or not: the answer was lost, others have written since, and "
+            "the feed of events has forgotten it; read the item, and decide again"
         )
 
 

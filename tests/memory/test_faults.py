@@ -14,7 +14,7 @@ import pytest
 from tests.memory.exactness import assert_indexes_exact
 
 from kizuna.app import Kizuna, connect
-from kizuna.errors import NotPrimary, OutcomeUnknown, OutOfMemory, Refused, StoreError
+from kizuna.errors import NotPrimary, OutcomeForgotten, OutcomeUnknown, OutOfMemory, Refused, StoreError
 from kizuna.memory.memory import Memory
 from kizuna.settings import MemorySettings, RootsSettings, Settings, StoreSettings
 from kizuna.testing import ChaosProxy, ServerProcess, eventually
@@ -85,6 +85,107 @@ async def test_a_write_whose_answer_is_lost_is_repeated_and_counts_once(
         assert (read.content, read.version, read.context) == (4, 5, "global")
         await m.sweep()
         assert_indexes_exact(server, root)
+
+
+async def test_a_write_whose_answer_is_lost_happens_once_also_if_others_write_before_it_is_repeated(
+    settings: Settings, proxy: MakeProxy, server: ServerProcess, root: str
+) -> None:
+    between = await proxy()
+    through = StoreSettings(url=between.url, reconnect_longest_s=0.1, timeout_s=20)
+    async with (
+        connect(msgspec.structs.replace(settings, store=through, memory=ALONE)) as k,
+        connect(msgspec.structs.replace(settings, memory=ALONE)) as elsewhere,
+    ):
+        m, others = k.memory, elsewhere.memory
+        await m.create("counter", 0, id="n")
+        await m.put("n", "counter", 0)
+        await m.change("n", lambda content: content)
+
+        def lose_the_next_answer() -> None:
+            between.refuse()
+            between.drop_replies(1, then="cut")
+
+        async def overtaken(step: Awaitable[Any], other_step: Callable[[], Awaitable[Any]]) -> Any:
+            events = len(await events_of(others))
+            writing = asyncio.ensure_future(step)
+
+            async def has_happened() -> bool:
+                return len(await events_of(others)) > events
+
+            await eventually(has_happened)
+            await other_step()
+            between.deliver_replies()
+            await between.accept()
+            return await writing
+
+        async def now(id_: str) -> tuple[Any, int] | None:
+            item = await others.get(id_)
+            return None if item is None else (item.content, item.version)
+
+        def plus_one() -> Awaitable[Any]:
+            return others.change("n", lambda content: content + 1)
+
+        given: list[int] = []
+
+        def one_more(content: int) -> int:
+            # What it was given has been read: the next answer is that to the write.
+            if not given:
+                lose_the_next_answer()
+            given.append(content)
+            return content + 1
+
+        lose_the_next_answer()
+        updated = await overtaken(m.update("n", content=10), plus_one)
+        assert (updated.content, updated.version, await now("n")) == (10, 4, (11, 5))
+        changed = await overtaken(m.change("n", one_more), plus_one)
+        assert (changed.content, changed.version, await now("n"), given) == (12, 6, (13, 7), [11])
+        lose_the_next_answer()
+        replaced = await overtaken(m.put("n", "counter", 20), plus_one)
+        assert (replaced.content, replaced.version, await now("n")) == (20, 8, (21, 9))
+        lose_the_next_answer()
+        created = await overtaken(m.create("note", 1, id="a"), lambda: others.update("a", content=2))
+        assert (created.content, created.version, await now("a")) == (1, 1, (2, 2))
+        lose_the_next_answer()
+        ended = await overtaken(m.create("note", 1, id="b"), lambda: others.delete("b"))
+        assert (ended.content, ended.version, await now("b")) == (1, 1, None)
+        notes: list[dict[str, Any]] = [{"type": "note", "content": number} for number in range(3)]
+        lose_the_next_answer()
+        [first, *_] = await overtaken(m.create_many(notes), lambda: delete_all(others, "note"))
+        assert (first.content, first.version, await others.count(type="note")) == (0, 1, 0)
+        assert_indexes_exact(server, root)
+
+
+async def delete_all(m: Memory, type_: str) -> None:
+    await m.delete_many([item.id async for item in m.all(type=type_)])
+
+
+async def test_what_the_feed_has_forgotten_is_not_written_a_second_time(settings: Settings, proxy: MakeProxy) -> None:
+    between = await proxy()
+    through = StoreSettings(url=between.url, reconnect_longest_s=0.1, timeout_s=20)
+    brief = msgspec.structs.replace(ALONE, feed_length=1)
+    async with (
+        connect(msgspec.structs.replace(settings, store=through, memory=brief)) as k,
+        connect(msgspec.structs.replace(settings, memory=ALONE)) as others,
+    ):
+        await k.memory.create("counter", 0, id="n")
+        between.refuse()
+        between.drop_replies(1, then="cut")
+        writing = asyncio.ensure_future(k.memory.update("n", content=1))
+
+        async def is_written() -> bool:
+            item = await others.memory.get("n")
+            return item is not None and item.version == 2
+
+        await eventually(is_written)
+        await others.memory.update("n", content=2)
+        await others.store.call("XTRIM", others.memory.server.shards[0].feed, "MAXLEN", 1)
+        between.deliver_replies()
+        await between.accept()
+        with pytest.raises(OutcomeForgotten, match="item 'n' may have been written, or not"):
+            await writing
+        item = await others.memory.get("n")
+        assert item is not None
+        assert (item.content, item.version) == (2, 3)
 
 
 async def test_a_delete_whose_answer_is_lost_deletes_once_and_says_so(settings: Settings, proxy: MakeProxy) -> None:

@@ -73,6 +73,7 @@ OF_ERROR: dict[type[errors.KizunaError], int] = {
     errors.ContextMissing: NOT_FOUND,
     errors.ContextExists: CONFLICT,
     errors.VersionConflict: CONFLICT,
+    errors.OutcomeForgotten: CONFLICT,
     errors.EventsGone: CONFLICT,
     errors.CannotSeal: FAILURE,
     errors.ContentSealed: FAILURE,

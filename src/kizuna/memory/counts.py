@@ -14,6 +14,7 @@ from kizuna.errors import (
     ItemExists,
     ItemMissing,
     NotSent,
+    OutcomeForgotten,
     OutcomeUnknown,
     Refused,
     VersionConflict,
@@ -30,6 +31,7 @@ _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
     (VersionConflict, "conflict"),
     (NotSent, "unreachable"),
     (OutcomeUnknown, "unknown"),
+    (OutcomeForgotten, "unknown"),
     (Refused, "refused"),
     (asyncio.CancelledError, "cancelled"),
 )

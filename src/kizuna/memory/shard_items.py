@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kizuna.errors import ItemExists, KizunaError, Refused, StoreError
+from kizuna.errors import ItemExists, KizunaError, OutcomeForgotten, OutcomeUnknown, Refused, StoreError
 from kizuna.memory.item import FIELDS, Item, ItemChange, NewItem, Opener
 from kizuna.memory.keepers import each
 from kizuna.memory.keys import ITEM
@@ -42,9 +43,13 @@ _ROWS_OF_MANY = 25
 _HOLD_MS = 5_000
 HELD_PAUSE_S = 0.005
 
+_MOST_IN_DOUBT = 10_000
+_SLACK_MS = 1_000
+
 _READ = template("HMGET", HOLE, *FIELDS)
 _CONTENT, _METADATA = FIELDS.index("content"), FIELDS.index("metadata")
 
+_REMOVED = [b"removed"]
 _OTHER = [b"other"]
 """Of the quick ones: nothing was done, and the other script knows what to do."""
 
@@ -56,6 +61,8 @@ class ShardItems:
     def __init__(self, store: Store, shard: Shard, policy: Policy, opener: Opener | None) -> None:
         self.store, self.shard, self._opener = store, shard, opener
         self._item_of = (shard.root + ITEM.beginning).encode()
+        self._in_doubt: dict[str, float] = {}
+        """Tokens of writes whose outcome is not known, and when they were tried first."""
         # What the scripts are told once, whatever the rows are.
         bounds: dict[str, Argument] = {"bounds": policy.bounds}
         self._of_writes: dict[str, Argument] = {**shard.told, **bounds}  # type: ignore[dict-item]
@@ -67,11 +74,9 @@ class ShardItems:
 
     async def write(self, new: NewItem, carried: bytes = b"") -> Item:
         """`carried` is version, creation and end of one that comes from another shard. ItemExists."""
-        row, outcome = self._row_of(new), _OTHER
-        if new.is_plain:
-            outcome = await until_known(lambda: self._row(create_items, self._of_writes, row))
-        if outcome == _OTHER:
-            outcome = await self._write_anything(new, row, carried)
+        outcome = await self._until_known(
+            new.id, new.token, lambda tried_ms: self._try_to_write(new, carried, tried_ms)
+        )
         written = self._as_written(new, outcome)
         if isinstance(written, KizunaError):
             raise written
@@ -79,22 +84,30 @@ class ShardItems:
 
     async def write_many(self, news: Sequence[NewItem]) -> list[Item | KizunaError]:
         """All of them new; in the place of each that could not be written, why."""
-        if not all(new.is_plain for new in news):
+        if not all(new.is_plain and new.token not in self._in_doubt for new in news):
             return await each(map(self.write, news))
+        began = time.monotonic()
         outcomes = await self._rows(create_items, self._of_writes, map(self._row_of, news))
-        others = [at for at, outcome in enumerate(outcomes) if outcome == _OTHER]
-        written = await each(self._write_anything(news[at], self._row_of(news[at])) for at in others)
-        for at, outcome in zip(others, written, strict=True):
-            outcomes[at] = outcome
+        others = [at for at, outcome in enumerate(outcomes) if outcome == _OTHER or isinstance(outcome, OutcomeUnknown)]
+        for at in others:
+            self._doubt(news[at].token, began)
+        for at, written in zip(others, await each(self.write(news[at]) for at in others), strict=True):
+            outcomes[at] = written
         return [self._as_written(new, outcome) for new, outcome in zip(news, outcomes, strict=True)]
 
-    async def _write_anything(self, new: NewItem, row: dict[str, Argument], carried: bytes = b"") -> Any:
+    async def _try_to_write(self, new: NewItem, carried: bytes, tried_ms: str) -> Any:
+        row = self._row_of(new)
+        if new.is_plain and not tried_ms:
+            outcome = await self._row(create_items, self._of_writes, row)
+            if outcome != _OTHER:
+                return outcome
         fixed = {**self._of_writes, "replaces": int(new.replaces), "carried": carried}
-        row = {**row, "more": "" if new.more.is_usual else msgspec.json.encode(new.more)}
-        outcome = await until_known(lambda: self._row(write_items, fixed, row))
+        more = "" if new.more.is_usual else msgspec.json.encode(new.more)
+        row = {**row, "more": more, "tried_ms": tried_ms}
+        outcome = await self._row(write_items, fixed, row)
         while outcome == [b"held"]:
             await asyncio.sleep(HELD_PAUSE_S)
-            outcome = await until_known(lambda: self._row(write_items, fixed, row))
+            outcome = await self._row(write_items, fixed, row)
         return outcome
 
     async def read(self, ids: Sequence[str]) -> list[Item | None]:
@@ -123,6 +136,16 @@ class ShardItems:
 
     async def change(self, change: ItemChange) -> Outcome:
         """changed, missing, conflict, sealed or held."""
+        returned = await self._until_known(
+            change.id, change.token, lambda tried_ms: self._try_to_change(change, tried_ms)
+        )
+        outcome, detail = _outcome(returned)
+        if outcome == b"changed":
+            detail[_CONTENT] = change.content or detail[_CONTENT]
+            detail[_METADATA] = change.metadata or detail[_METADATA]
+        return outcome, detail
+
+    async def _try_to_change(self, change: ItemChange, tried_ms: str) -> Any:
         row: dict[str, Argument] = {
             "item": self.shard.item(change.id),
             "id": change.id,
@@ -131,27 +154,19 @@ class ShardItems:
             "metadata": change.metadata or b"",
             "token": change.token,
         }
-        returned = _OTHER
-        if change.is_plain:
-            returned = await until_known(lambda: self._row(rewrite_items, self._of_writes, row))
-        if returned == _OTHER:
-            returned = await self._change_anything(change, row)
-        outcome, detail = _outcome(returned)
-        if outcome == b"changed":
-            detail[_CONTENT] = change.content or detail[_CONTENT]
-            detail[_METADATA] = change.metadata or detail[_METADATA]
-        return outcome, detail
-
-    async def _change_anything(self, change: ItemChange, row: dict[str, Argument]) -> list[Any]:
+        if change.is_plain and not tried_ms:
+            outcome = await self._row(rewrite_items, self._of_writes, row)
+            if outcome != _OTHER:
+                return outcome
         row |= {
             "type_": change.type or "",
             "context": change.to_context or "",
             "priority": change.priority or "",
             "ttl_ms": change.ttl_ms or "",
             "unseals": int(change.unseals),
+            "tried_ms": tried_ms,
         }
-        returned: list[Any] = await until_known(lambda: self._row(change_items, self._of_changes, row))
-        return returned
+        return await self._row(change_items, self._of_changes, row)
 
     async def touch(self, id_: str, ttl_ms: int | None) -> Outcome:
         """touched or missing."""
@@ -163,7 +178,15 @@ class ShardItems:
         fixed: dict[str, Argument] = {**self.shard.told, "reason": "deleted"}  # type: ignore[dict-item]
         rows: Iterator[dict[str, Argument]] = ({"item": self.shard.item(id_), "id": id_, "expected": ""} for id_ in ids)
         outcomes = await self._rows(remove_items, fixed, rows)
+        unknown = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, OutcomeUnknown)]
+        for at, removed in zip(unknown, await each(self._remove_again(ids[at]) for at in unknown), strict=True):
+            outcomes[at] = removed
         return [outcome if isinstance(outcome, KizunaError) else outcome[0] == b"removed" for outcome in outcomes]
+
+    async def _remove_again(self, id_: str) -> list[Any]:
+        await self.remove(id_, None, "deleted")
+        # What is missing the second time was removed by the first, as far as anybody can tell.
+        return _REMOVED
 
     async def remove(self, id_: str, expected: int | None, reason: str) -> Outcome:
         """removed, missing or conflict."""
@@ -176,8 +199,8 @@ class ShardItems:
 
         async def again() -> list[Any]:
             outcome: list[Any] = await self._row(remove_items, fixed, row)
-            # What is missing the second time was removed by the first, as far as anybody can tell.
-            return [b"removed"] if outcome == [b"missing"] else outcome
+            # By the first, as far as anybody can tell.
+            return _REMOVED if outcome == [b"missing"] else outcome
 
         return _outcome(await until_known(lambda: self._row(remove_items, fixed, row), again))
 
@@ -198,6 +221,33 @@ class ShardItems:
 
     # -- inside -------------------------------------------------------------------------------------------
 
+    async def _until_known(self, id_: str, token: str, attempt: Callable[[str], Awaitable[Any]]) -> Any:
+        """What became of it. Attempts are told how long ago the first was, in ms, and the first of all nothing: others
+        may have changed the item since, and then only the feed knows whether it has happened. OutcomeForgotten."""
+        tried_at = self._in_doubt.pop(token, None)
+        began = time.monotonic() if tried_at is None else tried_at
+        try:
+            outcome = await until_known(
+                lambda: attempt("" if tried_at is None else self._ms_since(began)),
+                lambda: attempt(self._ms_since(began)),
+            )
+        except (OutcomeUnknown, asyncio.CancelledError):
+            self._doubt(token, began)
+            raise
+        if outcome == [b"forgotten"]:
+            raise OutcomeForgotten(id_)
+        return outcome
+
+    def _doubt(self, token: str, began: float) -> None:
+        if len(self._in_doubt) >= _MOST_IN_DOUBT:
+            # The oldest: of that, nobody will try again.
+            del self._in_doubt[next(iter(self._in_doubt))]
+        self._in_doubt[token] = began
+
+    def _ms_since(self, began: float) -> str:
+        # It may wait for a connection before it is sent, and the clocks are two.
+        return f"{(time.monotonic() - began + self.store.settings.store.timeout_s) * 1000 + _SLACK_MS:.0f}"
+
     def _row(self, script: Script, fixed: dict[str, Argument], row: dict[str, Argument]) -> asyncio.Future[Any]:
         # Not through `Script.row`, which checks names and types of each: these are always the same.
         return self.store.batch_row(script, fixed, row)
@@ -207,21 +257,9 @@ class ShardItems:
         calls = []
         while some := list(islice(rows, _ROWS_OF_MANY)):
             # In the line from here on: while the server works on these, we make the next.
-            calls.append((some, script.begin_rows(self.store, some, fixed)))
-        outcomes = await asyncio.gather(*(self._outcomes(script, fixed, some, call) for some, call in calls))
+            calls.append((len(some), script.begin_rows(self.store, some, fixed)))
+        outcomes = await asyncio.gather(*(_outcomes(call, count) for count, call in calls))
         return [outcome for some in outcomes for outcome in some]
-
-    async def _outcomes(
-        self,
-        script: Script,
-        fixed: dict[str, Argument],
-        rows: list[dict[str, Argument]],
-        call: Awaitable[list[Any]],
-    ) -> list[Any]:
-        try:
-            return await until_known(lambda: call, lambda: script.begin_rows(self.store, rows, fixed))
-        except StoreError as error:
-            return [error] * len(rows)
 
     def _row_of(self, new: NewItem) -> dict[str, Argument]:
         return {
@@ -273,7 +311,7 @@ class ShardItems:
         return [None if item is None or _is_outdated(item, raised) else item for item in items]
 
     def _as_written(self, new: NewItem, outcome: Any) -> Item | KizunaError:
-        if isinstance(outcome, KizunaError):
+        if isinstance(outcome, Item | KizunaError):
             return outcome
         if outcome[0] == b"exists":
             return ItemExists(new.id)
@@ -294,6 +332,13 @@ class ShardItems:
             more=more if more.is_usual else msgspec.structs.replace(more, generation_number=number),
             opener=self._opener,
         )
+
+
+async def _outcomes(call: Awaitable[list[Any]], count: int) -> list[Any]:
+    try:
+        return await call
+    except StoreError as error:
+        return [error] * count
 
 
 def _is_outdated(item: Item, raised: dict[str, int]) -> bool:

@@ -224,7 +224,7 @@ async def test_a_write_during_an_outage_that_another_has_overtaken_is_shown_unti
     assert (changed.content, changed.from_backup) == (2, True)
     assert (conflict["what"], conflict["id"], conflict["op"], conflict["base_version"]) == ("item", "a", "change", 1)
     head, line = (await asyncio.to_thread(ours.done, "conflicts", "--forget")).stdout.splitlines()
-    assert head.split() == ["WHAT", "ID", "WANTED", "BASED", "ON", "WRITTEN", "FOUND", "REASON"]
+    assert head.split() == ["WHAT", "ID", "WANTED", "BASED", "ON", "WRITTEN", "FOUND", "HAPPENED", "REASON"]
     assert line.split()[:5] == ["item", "a", "change", "version", "1"]
     assert await asyncio.to_thread(ours.rows, "conflicts") == []
     assert (await asyncio.to_thread(ours.row, "get", "a"))["content"] == 3

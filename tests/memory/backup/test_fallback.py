@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import msgspec
 import pytest
@@ -396,6 +397,63 @@ async def test_a_write_whose_answer_was_lost_happens_once(m: Memory, other: Memo
     assert (new.content, new.version) == (1, 1)
     assert doomed is None
     assert await m.conflicts() == []
+
+
+async def lose_an_answer(m: Memory, network: ChaosProxy) -> None:
+    """One change happens on the server, two only here."""
+    for id_ in ("sent", "here"):
+        await m.create("counter", 0, id=id_)
+    network.refuse()
+    network.drop_replies(then="cut")
+    await m.update("sent", content=1)
+    await m.update("sent", content=2)
+    await m.update("here", content=1)
+
+
+async def test_a_write_whose_answer_was_lost_happens_once_whoever_writes_next(
+    m: Memory, other: Memory, network: ChaosProxy
+) -> None:
+    await lose_an_answer(m, network)
+    for id_ in ("sent", "here"):
+        await other.update(id_, content=10)
+    network.deliver_replies()
+    await find(network, m)
+
+    assert [(one.id, one.base_version, one.may_have_happened) for one in await m.conflicts()] == [
+        ("sent", 2, False),
+        ("here", 1, False),
+    ]
+    assert await contents(other, "sent", "here") == [(10, 3), (10, 2)]
+
+
+async def test_a_conflict_tells_whether_it_may_have_happened(
+    remember: Remember, copied: Settings, other: Memory, network: ChaosProxy
+) -> None:
+    brief = msgspec.structs.replace(copied.memory, feed_length=1)
+    m = await remember(msgspec.structs.replace(copied, memory=brief))
+    await until_complete(m)
+    await lose_an_answer(m, network)
+    for id_ in ("sent", "here"):
+        await other.update(id_, content=10)
+    # By then, the feed has forgotten.
+    await forget_events(other)
+    network.deliver_replies()
+    await find(network, m)
+
+    assert [(one.id, one.base_version, one.may_have_happened) for one in await m.conflicts()] == [
+        ("sent", 1, True),
+        ("sent", 2, False),
+        ("here", 1, False),
+    ]
+    assert await contents(other, "sent", "here") == [(10, 3), (10, 2)]
+
+
+async def forget_events(m: Memory) -> None:
+    await m.store.call("XTRIM", m.server.shards[0].feed, "MAXLEN", 1)
+
+
+async def contents(m: Memory, *ids: str) -> list[tuple[Any, int]]:
+    return [(item.content, item.version) for item in await m.get_many(ids) if item is not None]
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ def conflicts(invocation: Invocation, forget: bool, as_json: bool) -> None:
 
     While the server is away, writes are noted on this machine, and made up for when it is back. One whose item somebody
     else has changed or ended meanwhile is not: the server's stays, and the write is shown here, until it is forgotten.
+    One that was sent just before the outage may have happened, and been changed by others since.
 
     \b
     $ kizuna memory conflicts
@@ -62,6 +63,7 @@ def as_row(found: list[Conflict]) -> list[Row]:
             "based_on": f"version {conflict.base_version}" if conflict.base_version else "nothing",
             "written": moment(conflict.at),
             "found": moment(conflict.found_at),
+            "happened": "perhaps" if conflict.may_have_happened else "no",
             "reason": safe(conflict.reason, _LONGEST),
         }
         for conflict in found

@@ -91,6 +91,7 @@ _OF_CODE: dict[StatusCode, tuple[type[errors.KizunaError], ...]] = {
         errors.ContextMissing,
         errors.ContextExists,
         errors.VersionConflict,
+        errors.OutcomeForgotten,
         errors.EventsGone,
         errors.CannotSeal,
         errors.ContentSealed,

@@ -37,7 +37,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class Conflict(Struct, frozen=True, kw_only=True):
-    """A write that was taken while the server was away, and could not happen there."""
+    """A write that was taken while the server was away, and could not happen when it was back."""
 
     what: What
     id: str
@@ -48,6 +48,9 @@ class Conflict(Struct, frozen=True, kw_only=True):
     """When it was taken, and `found_at` when it turned out to be in conflict: seconds since the epoch."""
     found_at: float
     reason: str
+    may_have_happened: bool
+    """It was sent before the server went away, and its answer was lost. Others have changed it since: nobody can tell
+    any more whether it is in what they changed."""
     body: bytes
     """What was to be written, as msgpack; content is sealed if it was."""
 
@@ -146,12 +149,22 @@ def move_to_conflicts(file: CopyFile, entry: Entry, reason: str) -> int:
 
 def conflicts(file: CopyFile) -> list[Conflict]:
     """The oldest first."""
-    sql = "SELECT what, id, op, base_version, at_ms, found_ms, reason, body FROM conflicts ORDER BY number"
+    columns = "what, id, op, base_version, at_ms, found_ms, reason, not_before_ms, body"
     return [
         Conflict(
-            what=what, id=id_, op=op, base_version=base, at=at / 1000, found_at=found / 1000, reason=why, body=body
+            what=what,
+            id=id_,
+            op=op,
+            base_version=base,
+            at=at / 1000,
+            found_at=found / 1000,
+            reason=why,
+            may_have_happened=not_before > 0,
+            body=body,
         )
-        for what, id_, op, base, at, found, why, body in file.run(sql)
+        for what, id_, op, base, at, found, why, not_before, body in file.run(
+            f"SELECT {columns} FROM conflicts ORDER BY number"
+        )
     ]
 
 

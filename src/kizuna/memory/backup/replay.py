@@ -19,6 +19,7 @@ from kizuna.errors import (
     ContextMissing,
     ItemExists,
     ItemMissing,
+    OutcomeForgotten,
     PermissionDenied,
     ScriptFailed,
     VersionConflict,
@@ -44,6 +45,7 @@ _IN_VAIN = (
     ContextExists,
     ContextMissing,
     VersionConflict,
+    OutcomeForgotten,
     PermissionDenied,
     ScriptFailed,
 )

@@ -7,6 +7,7 @@
 -- USES ending          how items end
 -- USES field_numbers   which field is where
 -- USES fields          what is read of items
+-- USES repeating       whether a write has happened before
 -- USES adopting        items that others wrote get what ours have
 -- USES using_contexts  an active context lives longer
 -- ARGV root         what all keys begin with
@@ -24,10 +25,11 @@
 -- ROW ARGV ttl_ms   how long it is to live from now on
 -- ROW ARGV unseals  1: a content that is sealed may be replaced by one that is not
 -- ROW ARGV token    by this the write is known when it is repeated
+-- ROW ARGV tried_ms how long ago it was tried first, in ms; empty: it is tried for the first time
 --
 -- Returns for each row {"changed", values of the fields; but not a content or metadata that is new}, {"missing"},
--- {"conflict", version}, {"sealed"} if its content is and the new one is not, or {"held"} while it is on its way to
--- another shard
+-- {"conflict", version}, {"sealed"} if its content is and the new one is not, {"held"} while it is on its way to another
+-- shard, or {"forgotten"} if nobody can tell any more whether it has happened before
 
 local function move(id, is, place, to)
   enter(id, to, is[CREATED], is[EXPIRES])
@@ -41,7 +43,8 @@ local function is_sealed(content)
   return content and string.find(content, '^%s*{%s*"_encrypted"%s*:%s*true') ~= nil
 end
 
-local function change(item, id, expected, content, metadata, type_, context, priority, ttl_ms, unseals, token)
+local function change(item, id, expected, content, metadata, type_, context, priority, ttl_ms, unseals, token,
+  tried_ms)
   local is = fields_of(id)
   if is.err then
     return is
@@ -56,6 +59,15 @@ local function change(item, id, expected, content, metadata, type_, context, pri
     is = fields_of(id)
   end
   if is[TOKEN] == token then
+    return {"changed", is}
+  end
+  -- At the version that it expects, it has not.
+  local before, version, at = has_happened(id, token, expected ~= is[VERSION] and tried_ms or "")
+  if before == "forgotten" then
+    return {"forgotten"}
+  elseif before == "yes" then
+    -- What others have made of it since is theirs; this is what we made.
+    is[VERSION], is[UPDATED] = version, at
     return {"changed", is}
   end
   if is_held(is) then
@@ -105,7 +117,7 @@ local function change(item, id, expected, content, metadata, type_, context, pri
   end
   is[VERSION], is[UPDATED] = values[2], values[4]
   use_context(is[CONTEXT])
-  announce("updated", id, is[TYPE], is[CONTEXT], is[VERSION], is[CONTEXT] ~= was_in and "moved" or "")
+  announce("updated", id, is[TYPE], is[CONTEXT], is[VERSION], is[CONTEXT] ~= was_in and "moved" or "", token)
   has_changed(id)
   -- Who has just sent these need not be sent them.
   is[CONTENT], is[METADATA] = content == "" and is[CONTENT], metadata == "" and is[METADATA]

@@ -51,7 +51,7 @@ end
 
 local results = {}
 for i = 1, rows do
-  local item, id, type_, _, context, priority = row(i)
+  local item, id, type_, _, context, priority, _, _, _, token = row(i)
   local place = cmsgpack.pack({type_, context, priority})
   local outcome = no_room
   -- Whose id has a place was written before, by whoever repeats it.
@@ -60,7 +60,7 @@ for i = 1, rows do
     if could then
       outcome = written
       use_context(context)
-      announce("created", id, type_, context, 1)
+      announce("created", id, type_, context, 1, "", token)
     else
       take_back(row(i))
     end

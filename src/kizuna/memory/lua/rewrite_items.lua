@@ -46,7 +46,7 @@ for i = 1, rows do
     -- Who has just sent these need not be sent them.
     is[CONTENT], is[METADATA] = content == "" and is[CONTENT], metadata == "" and is[METADATA]
     use_context(is[CONTEXT])
-    announce("updated", id, is[TYPE], is[CONTEXT], is[VERSION])
+    announce("updated", id, is[TYPE], is[CONTEXT], is[VERSION], "", token)
     results[i] = {"changed", is}
   end
 end

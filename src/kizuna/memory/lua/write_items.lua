@@ -5,6 +5,7 @@
 -- USES places          where items stand
 -- USES room            whether there is room for anything new
 -- USES ending          how items end
+-- USES repeating       whether a write has happened before
 -- USES using_contexts  an active context lives longer
 -- ARGV root         what all keys begin with
 -- ARGV feed_length  how many events the feed holds, about
@@ -23,9 +24,10 @@
 -- ROW ARGV ttl_ms   how long it is to live
 -- ROW ARGV more     what few items have, as JSON; empty if nothing
 -- ROW ARGV token    by this the write is known when it is repeated
+-- ROW ARGV tried_ms how long ago it was tried first, in ms; empty: it is tried for the first time
 --
--- Returns for each row {"written", version, created, expires, life, generation's number}, {"exists"}, or {"held"} while
--- it is on its way to another shard
+-- Returns for each row {"written", version, created, expires, life, generation's number}, {"exists"}, {"held"} while it
+-- is on its way to another shard, or {"forgotten"} if nobody can tell any more whether it has happened before
 
 -- The item that stands in our way, and its place; one that has ended is put away first.
 local function standing(item, id)
@@ -59,13 +61,22 @@ local function take_back(id, place, was, place_was)
   end
 end
 
-local function write(item, id, type_, content, context, priority, metadata, kind, ttl_ms, more, token)
+local function write(item, id, type_, content, context, priority, metadata, kind, ttl_ms, more, token, tried_ms)
   local was, place_was = standing(item, id)
   if refusal then
     return refusal
   end
   if was and was[2] == token then
     return {"written", was[1], was[3], was[4], was[5], was[6] or "0"}
+  end
+  local before, written, at = has_happened(id, token, tried_ms)
+  if before == "forgotten" then
+    return {"forgotten"}
+  elseif before == "yes" then
+    -- What others have made of it since, or that it has ended, is theirs; this is what we made.
+    local life = clamped(kind, tonumber(ttl_ms))
+    local created = was and written ~= "1" and was[3] or at
+    return {"written", written, created, whole(at + life), whole(life), was and was[6] or "0"}
   end
   if was and (tonumber(was[10]) or 0) > now then
     return {"held"}
@@ -113,7 +124,7 @@ local function write(item, id, type_, content, context, priority, metadata, kind
   end
   use_context(context)
   local is_new = not was and carried == ""
-  announce(is_new and "created" or "updated", id, type_, context, version, not is_new and "replaced" or nil)
+  announce(is_new and "created" or "updated", id, type_, context, version, not is_new and "replaced" or "", token)
   return {"written", version, created, expires, life, number}
 end
 

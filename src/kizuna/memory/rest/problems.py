@@ -30,6 +30,7 @@ STATUS_OF: dict[type[errors.KizunaError], int] = {
     errors.ItemExists: 409,
     errors.ContextExists: 409,
     errors.VersionConflict: 409,
+    errors.OutcomeForgotten: 409,
     errors.EventsGone: 410,
     errors.StoreError: 503,
     errors.OutcomeUnknown: 504,

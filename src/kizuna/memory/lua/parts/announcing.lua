@@ -23,15 +23,16 @@ local function quoted(text)
   return json
 end
 
-local function tell(channel, data, event, id, type_, context, version, reason)
+local function tell(channel, data, event, id, type_, context, version, reason, token)
   redis.call("PUBLISH", channel, '{"timestamp":' .. now_text .. ',"data":{' .. data .. "}}")
   redis.call("XADD", feed, "MAXLEN", "~", feed_length, "*", "event", event, "id", id, "type", type_ or "",
-    "contextId", context or "", "version", version or "", "reason", reason or "")
+    "contextId", context or "", "version", version or "", "reason", reason or "", "token", token or "")
 end
 
-local function announce(event, id, type_, context, version, reason)
+-- `token` is by what a write is known that may be repeated; see `repeating`.
+local function announce(event, id, type_, context, version, reason, token)
   local data = '"id":' .. quoted(id) .. ',"type":' .. quoted(type_) .. ',"contextId":' .. quoted(context)
-  tell(item_channel_of .. event, data, "item:" .. event, id, type_, context, version, reason)
+  tell(item_channel_of .. event, data, "item:" .. event, id, type_, context, version, reason, token)
 end
 
 local function announce_context(event, id, name, type_, version, reason)
