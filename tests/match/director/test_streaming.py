@@ -36,7 +36,7 @@ def pausing(goes_on: asyncio.Event, first: messages_pb2.Match, then: Function) -
 
 async def next_id(stream: Any) -> str:
     """Nothing at the end."""
-    response = await asyncio.wait_for(stream.read(), 20)
+    response = await asyncio.wait_for(stream.read(), 60)
     return "" if response is grpc.aio.EOF else str(response.match.match_id)
 
 
