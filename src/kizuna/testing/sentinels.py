@@ -21,6 +21,9 @@ _SETTLED_WITHIN_S = 40.0
 # a replica's new role after 1 to 10 s. Known to Redis 7 and Valkey; older ones are slower and work as well.
 # The ping period stays: five of it is how old the last news of a replica may be when it is to be promoted.
 _HURRY = ("INFO-PERIOD", 200, "ASK-PERIOD", 100, "PUBLISH-PERIOD", 100)
+# After four of it, a sentinel makes a replica again of what became a primary without its knowledge. The one that has
+# promoted it needs up to a second to see that it is done, and to tell the others.
+_LEISURE = ("PUBLISH-PERIOD", 2000)
 
 
 class SentinelSetup(Block):
@@ -75,9 +78,14 @@ class SentinelSetup(Block):
 
     def change_roles(self) -> ServerProcess:
         """The failover that an administrator asks for: both live on. Returns the new primary, as after a failover."""
-        former = self.primary
+        former, (_, *others) = self.primary, self.sentinels
+        for sentinel in others:
+            _set_pace(sentinel, *_LEISURE)
         blocking_until(lambda: self._is_replaced(former), within_s=_SETTLED_WITHIN_S, every_s=0.1)
-        return self.wait_for_failover(former)
+        server = self.wait_for_failover(former)
+        for sentinel in others:
+            _set_pace(sentinel, *_HURRY)
+        return server
 
     def wait_for_failover(self, former: ServerProcess, *, within_s: float = _SETTLED_WITHIN_S) -> ServerProcess:
         """Return the new primary once every sentinel names it and it takes writes."""
@@ -127,11 +135,7 @@ class SentinelSetup(Block):
         with sentinel.connect() as conversation:
             conversation.call("SENTINEL", "MONITOR", self.name, primary.host, primary.port, _QUORUM)
             conversation.call("SENTINEL", "SET", self.name, "failover-timeout", 3000)
-            try:
-                conversation.call("SENTINEL", "DEBUG", *_HURRY)
-            except Refused as refusal:
-                if "Unknown" not in refusal.what and "unknown" not in refusal.what:
-                    raise
+        _set_pace(sentinel, *_HURRY)
 
     def _is_replaced(self, former: ServerProcess) -> bool:
         """Ask for it again unless it goes on: on a busy machine a failover is given up now and then."""
@@ -169,6 +173,14 @@ class SentinelSetup(Block):
     def _named_by(self, sentinel: ServerProcess) -> ServerProcess:
         _, port = sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)
         return next(server for server in self.servers if server.port == int(port))
+
+
+def _set_pace(sentinel: ServerProcess, *periods: str | int) -> None:
+    try:
+        sentinel.call("SENTINEL", "DEBUG", *periods)
+    except Refused as refusal:
+        if "Unknown" not in refusal.what and "unknown" not in refusal.what:
+            raise
 
 
 def _pairs(reply: list[Any]) -> dict[str, str]:
