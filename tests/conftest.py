@@ -25,6 +25,10 @@ from kizuna.testing.waiting import blocking_until
 
 pytest_plugins = ["kizuna.testing.fixtures"]
 
+# A shell that starts tests in the background has Ctrl-C ignored, and so would every program that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # As it is, here or on a CI server; but a machine that is busy is not what is tested.
 hypothesis.settings.register_profile(
     "patient", hypothesis.settings(), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

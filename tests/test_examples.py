@@ -19,7 +19,7 @@ def run(name: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess
         "KIZUNA_EMBEDDED__PORT": "0",
     }
     line = [sys.executable, str(EXAMPLES / name), *arguments]
-    return subprocess.run(line, cwd=folder, env=kept | ours, capture_output=True, text=True, timeout=50, check=False)
+    return subprocess.run(line, cwd=folder, env=kept | ours, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_thumbnails_are_pushed_and_made(tmp_path: Path, server_folder: Path) -> None:

@@ -37,7 +37,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         "KIZUNA_EMBEDDED__PORT": "0",
     }
     line = [sys.executable, *arguments]
-    return subprocess.run(line, cwd=folder, env=kept | ours, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(line, cwd=folder, env=kept | ours, capture_output=True, text=True, timeout=120, check=False)
 
 
 def run_as_tests(folder: Path, code: str) -> subprocess.CompletedProcess[str]:

@@ -400,7 +400,7 @@ class Program:
         self.process.send_signal(number)
 
     def ends_well(self) -> bool:
-        return self.process.wait(timeout=10) == 0
+        return self.process.wait(timeout=120) == 0
 
 
 @pytest.fixture(params=RUNS)

@@ -49,7 +49,7 @@ def test_who_listens_hears_what_is_published(channels: Cli) -> None:
         assert channels("publish", "mirin:requests", '{"issue": 1}').stdout == "mirin:requests  heard by 1\n"
         assert channels("publish", "other", "x").stdout == "other  heard by 0\n"
         assert channels("publish", "news", "-", "--json", typed="one\ntwo\n").exit_code == OK
-        heard, told = listening.communicate(timeout=30)
+        heard, told = listening.communicate(timeout=120)
 
     assert sorted(heard.splitlines()) == ['mirin:requests  {"issue": 1}', "news  one", "news  two"]
     assert (listening.returncode, told) == (0, "")
@@ -84,7 +84,7 @@ def test_a_follower_waits_for_more(channels: Cli) -> None:
     following = ("read", "news", "--reader", "billing", "--from", "beginning", "--follow", "--most", "2", "--json")
     with channels.running(*following) as reading:
         channels("publish", "news", "--durable", "two")
-        read, _ = reading.communicate(timeout=30)
+        read, _ = reading.communicate(timeout=120)
 
     assert [json.loads(line)["message"] for line in read.splitlines()] == ["one", "two"]
     assert reading.returncode == 0

@@ -174,7 +174,7 @@ def test_ctrl_c_ends_with_130_and_without_a_traceback(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
-        _, messages = process.communicate(timeout=10)
+        _, messages = process.communicate(timeout=120)
 
     assert (process.returncode, messages) == (130, "\n")
 

@@ -18,7 +18,7 @@ def completions(line: str) -> list[str]:
     """What `kizuna` answers a bash that asks how the last word of the line goes on."""
     words = line.split(" ")
     asked = {"_KIZUNA_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    ended = subprocess.run(MAIN, env={**os.environ, **asked}, capture_output=True, text=True, check=True, timeout=30)
+    ended = subprocess.run(MAIN, env={**os.environ, **asked}, capture_output=True, text=True, check=True, timeout=120)
     return [item.partition(",")[2] for item in ended.stdout.split()]
 
 
@@ -55,7 +55,7 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
     )
 
     assert (ended.stdout, ended.stderr) == ("settings\n", "")

@@ -151,7 +151,7 @@ def test_a_terminal_shows_signs(server: ServerProcess, no_colour: str, sign: str
             stdout=theirs,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "NO_COLOR": no_colour, "TERM": "xterm", "PYTHONUTF8": "1"},
-            timeout=20,
+            timeout=120,
             check=False,
         )
         os.close(theirs)

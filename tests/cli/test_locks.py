@@ -123,7 +123,7 @@ def test_a_command_runs_under_the_lock_and_its_exit_code_is_ours(
     with holding(options, "nightly", "--", "sh", "-c", "echo $KIZUNA_LOCK $KIZUNA_FENCE; exit 7") as process:
         name, fence = process.first_line.split()  # type: ignore[attr-defined]
         assert (name, fence) == ("nightly", server.call("GET", f"{root}:locks:fence").decode())
-        assert process.wait(timeout=20) == 7
+        assert process.wait(timeout=120) == 7
     assert server.call("EXISTS", f"{root}:lock:nightly") == 0
 
 
@@ -142,15 +142,15 @@ def test_while_a_command_runs_nobody_else_gets_the_lock(
         ) as waiting:
             blocking_until(lambda: server.call("ZCARD", f"{root}:locks:line:nightly") == 1, within_s=20)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=20) == 128 + signal.SIGTERM
-            assert waiting.wait(timeout=20) == 0
+            assert process.wait(timeout=120) == 128 + signal.SIGTERM
+            assert waiting.wait(timeout=120) == 0
         assert trace.exists()
 
 
 def test_a_command_whose_lock_is_lost_is_ended(options: list[str], server: ServerProcess, root: str) -> None:
     with holding(options, "--lease", "0.5", "nightly", "--", *SAY_AND_SLEEP) as process:
         server.call("DEL", f"{root}:lock:nightly")
-        assert process.wait(timeout=20) == CONFLICT
+        assert process.wait(timeout=120) == CONFLICT
         assert process.stderr is not None
         said = process.stderr.read()
         assert "The lock is lost; the command is told to end." in said
@@ -164,7 +164,7 @@ def test_a_signal_while_it_waits_leaves_the_line(options: list[str], server: Ser
     with subprocess.Popen(arguments, stderr=subprocess.DEVNULL) as waiting:
         blocking_until(lambda: server.call("ZCARD", line) == 1, within_s=20)
         waiting.send_signal(signal.SIGTERM)
-        assert waiting.wait(timeout=20) == 128 + signal.SIGTERM
+        assert waiting.wait(timeout=120) == 128 + signal.SIGTERM
     assert server.call("EXISTS", line) == 0
 
 

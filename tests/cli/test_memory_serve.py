@@ -34,7 +34,7 @@ def ask(url: str, body: Any = None, token: str = "") -> tuple[int, Any]:
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
     data = None if body is None else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=20) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=120) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
@@ -97,7 +97,7 @@ sys.argv = ["kizuna", *{options!r}, "memory", "serve"]
 from kizuna.cli import main
 main()
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
 
     assert ended.returncode == FAILURE
     assert "pip install 'kizuna[rest]' brings it" in ended.stderr

@@ -56,7 +56,7 @@ def test_a_terminal_without_unicode_gets_plain_characters(metrics: Cli) -> None:
     metrics("record", "cpu", "1")
     command_line = [sys.executable, "-m", "kizuna", *metrics.options, "show", "cpu"]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "60"}
-    ended = subprocess.run(command_line, env=environment, capture_output=True, check=False, timeout=30)
+    ended = subprocess.run(command_line, env=environment, capture_output=True, check=False, timeout=120)
 
     assert (ended.returncode, ended.stderr) == (0, b"")
     graph = ended.stdout.decode("ascii").splitlines()[0]

@@ -109,7 +109,7 @@ def test_a_foreign_program_is_a_member_while_it_runs(line: list[str]) -> None:
         assert second.exit_code == CONFLICT
 
         running.send_signal(signal.SIGTERM)
-        assert running.wait(timeout=20) == 7
+        assert running.wait(timeout=120) == 7
     assert listed(line) == {}
 
 
@@ -121,7 +121,7 @@ def told_its_pid(line: list[str], pid_of_ours: int) -> dict[str, Any] | None:
 @pytest.mark.parametrize(("program", "code"), [("exit 3", 3), ("kill -9 $$", 137)])
 def test_the_exit_code_is_passed_on(line: list[str], program: str, code: int) -> None:
     whole = [sys.executable, "-m", "kizuna", *line, "processes", "run", "--", "sh", "-c", program]
-    assert subprocess.run(whole, check=False, timeout=30).returncode == code
+    assert subprocess.run(whole, check=False, timeout=120).returncode == code
 
 
 def test_a_program_that_is_not_there_is_told(line: list[str]) -> None:
@@ -144,5 +144,5 @@ def test_kizuna_up_is_a_member_of_the_fleet(line: list[str]) -> None:
         assert listed(line) == {places["process"]: "alive"}
     finally:
         up.terminate()
-        up.communicate(timeout=20)
+        up.communicate(timeout=120)
     assert listed(line) == {}

@@ -163,7 +163,7 @@ def test_watching_shows_the_groups_again_and_again(options: list[str], kizuna: K
         assert process.stdout is not None
         seen = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 130
+        assert process.wait(timeout=120) == 130
 
     assert [each["group"] for each in seen] == ["images", "images"]
 

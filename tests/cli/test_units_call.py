@@ -101,7 +101,7 @@ def test_what_is_given_as_an_argument_leaves_the_input_alone(call: Call) -> None
 def test_on_a_terminal_the_prompt_comes_on_the_next_line(options: list[str]) -> None:
     ours, theirs = pty.openpty()
     line = [sys.executable, "-m", "kizuna", *options, "units", "call", "echo", "hello"]
-    assert subprocess.run(line, stdin=theirs, stdout=theirs, timeout=60, check=False).returncode == 0
+    assert subprocess.run(line, stdin=theirs, stdout=theirs, timeout=120, check=False).returncode == 0
     os.close(theirs)
 
     assert os.read(ours, 1000) == b"hello\r\n"
@@ -213,5 +213,5 @@ def test_a_shell_that_has_closed_the_streams_gets_its_answer_all_the_same(
     asked: list[bytes] = []
     line = [sys.executable, "-m", "kizuna", *options, "units", "call", "echo", *given]
     with serving(settings, asked.append):
-        ended = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *line], timeout=30, check=False)
+        ended = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *line], timeout=120, check=False)
     assert (ended.returncode, asked) == (0, [text.encode() for text in given] or [b""])

@@ -113,7 +113,7 @@ def test_watching_tells_what_is_there_and_then_each_change(
         keep("set", "sensor", "note", "short", "--ttl", "0.3")
         assert [told()["kind"], told()["kind"]] == ["set", "expired"]
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == INTERRUPTED
+        assert process.wait(timeout=120) == INTERRUPTED
 
 
 def test_watching_ends_after_so_many_lines_or_so_much_time(keep: Keep) -> None:

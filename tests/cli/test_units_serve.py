@@ -68,7 +68,7 @@ class Asking:
 
     def told(self) -> tuple[int, str, str]:
         """Its exit code and what it wrote."""
-        stdout, stderr = self._process.communicate(timeout=60)
+        stdout, stderr = self._process.communicate(timeout=120)
         return self._process.returncode, stdout, stderr
 
 
@@ -251,7 +251,7 @@ def test_probes_tell_that_it_is_ready_and_what_it_has_done(call: Call, serve: Ca
 
 
 def get(url: str) -> tuple[int, str]:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=120) as answer:
         return answer.status, answer.read().decode()
 
 

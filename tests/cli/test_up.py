@@ -36,7 +36,7 @@ class Up:
 
     def get(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(self.places["probes"] + path, timeout=5) as answer:
+            with urllib.request.urlopen(self.places["probes"] + path, timeout=30) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -45,7 +45,7 @@ class Up:
     def end(self, number: signal.Signals) -> tuple[int, str]:
         """The exit code and what it said on stderr."""
         self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=10)
+        _, said = self.process.communicate(timeout=120)
         return self.process.returncode, said
 
 
@@ -77,7 +77,7 @@ def started(environment: dict[str, str], *options: str) -> Iterator[Up]:
 
 def ended(environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "kizuna", *options, "up"]
-    return subprocess.run(line, capture_output=True, text=True, env=environment, timeout=20, check=False)
+    return subprocess.run(line, capture_output=True, text=True, env=environment, timeout=120, check=False)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -125,7 +125,7 @@ def test_a_person_gets_the_same_as_lines(environment: dict[str, str], server: Se
         lines = [process.stdout.readline().split() for _ in range(3)]
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=120)
 
     assert [line[0] for line in lines] == ["server", "probes", "pid"]
     assert lines[0][1] == server.url
@@ -172,7 +172,7 @@ def test_a_second_signal_ends_it_at_once(
             pass
 
         up.process.send_signal(number)
-        assert up.process.wait(timeout=5) == code
+        assert up.process.wait(timeout=120) == code
         os.kill(server_pid, signal.SIGCONT)
 
 
@@ -212,7 +212,7 @@ def test_a_server_that_cannot_start_is_told_once_and_not_in_the_log_besides(
     environment: dict[str, str], server: ServerProcess, verb: str, said_before: list[str]
 ) -> None:
     line = [sys.executable, "-m", "kizuna", "--set", f"embedded.port={server.port}", verb]
-    process = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=20, check=False)
+    process = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=120, check=False)
     told = process.stdout + process.stderr
 
     assert told.count(f"the embedded server did not start: port {server.port} is taken") == 1

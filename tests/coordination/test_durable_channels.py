@@ -115,7 +115,7 @@ async def test_a_lost_answer_leaves_exactly_one_entry(
     proxy: MakeProxy, store: Store, root: str, log: DurableChannel[int], then: Any
 ) -> None:
     chaos = await proxy()
-    async with connect(quick(chaos.url, root, timeout_s=1)) as k:
+    async with connect(quick(chaos.url, root, timeout_s=2)) as k:
         through = k.channels.durable("mirin", "requests", type=int)
         await through.publish(0)
         chaos.drop_replies(1, then=then)
@@ -459,14 +459,14 @@ async def test_a_network_that_is_cut_again_and_again_loses_nothing(
 
 
 async def test_a_restarted_server_is_waited_for(fresh_server: ServerProcess, root: str) -> None:
-    async with connect(quick(fresh_server.url, root, timeout_s=1)) as k:
+    async with connect(quick(fresh_server.url, root, timeout_s=2)) as k:
         log = k.channels.durable("mirin", "requests", type=int)
         async with log.reader("billing") as reader:
             await log.publish(1)
             await asyncio.to_thread(fresh_server.stop)
             waiting = asyncio.create_task(read(reader, 2))
             # Longer than any call waits.
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(2.5)
             await asyncio.to_thread(fresh_server.start)
             await eventually(lambda: fresh_server.call("PING"))
             async with connect(quick(fresh_server.url, root)) as other:

@@ -560,7 +560,7 @@ async def test_a_holder_whose_connection_is_cut_is_told_before_anybody_else_can_
 ) -> None:
     between = await proxy()
     roots = RootsSettings(system=root, coordination=root)
-    async with connect(Settings(store=StoreSettings(url=between.url, timeout_s=1), roots=roots)) as k:
+    async with connect(Settings(store=StoreSettings(url=between.url, timeout_s=2), roots=roots)) as k:
         told = asyncio.Event()
 
         async def work() -> None:
@@ -613,7 +613,7 @@ async def test_a_take_of_which_nothing_is_known_leaves_no_orphan(
 ) -> None:
     between = await proxy()
     roots = RootsSettings(system=root, coordination=root)
-    async with connect(Settings(store=StoreSettings(url=between.url, timeout_s=1), roots=roots)) as k:
+    async with connect(Settings(store=StoreSettings(url=between.url, timeout_s=2), roots=roots)) as k:
         await (await k.locks.acquire("warm", renew=False)).release()
         between.drop_replies(then="cut")
         with pytest.raises(OutcomeUnknown):
@@ -642,7 +642,7 @@ async def test_a_release_that_cannot_be_sent_is_logged_and_no_error(
 ) -> None:
     between = await proxy()
     roots = RootsSettings(system=root, coordination=root)
-    async with connect(Settings(store=StoreSettings(url=between.url, timeout_s=1), roots=roots)) as k:
+    async with connect(Settings(store=StoreSettings(url=between.url, timeout_s=2), roots=roots)) as k:
         async with k.locks.hold("nightly", lease_s=5, renew=False):
             between.refuse()
             await between.cut()

@@ -191,7 +191,7 @@ async def test_a_sampler_starts_and_stops_again_and_again(store: Store) -> None:
 
 async def test_a_sampler_outlives_a_server_that_is_away(fresh_server: ServerProcess, root: str) -> None:
     settings = Settings(
-        store=StoreSettings(url=fresh_server.url, timeout_s=1, reconnect_longest_s=0.1),
+        store=StoreSettings(url=fresh_server.url, timeout_s=2, reconnect_longest_s=0.1),
         roots=RootsSettings(system=root, coordination=root),
     )
     async with connect(settings) as k, running(Sampler(k.metrics, every_s=0.02)):

@@ -171,7 +171,7 @@ async def test_who_waits_for_a_result_does_not_mind_an_answer_that_is_lost_on_th
 ) -> None:
     between = await proxy()
     # No canary in between: the reply that is lost is the one that is meant.
-    store, events = StoreSettings(url=between.url, timeout_s=1), EventsSettings(canary_every_s=60)
+    store, events = StoreSettings(url=between.url, timeout_s=2), EventsSettings(canary_every_s=60)
     through = msgspec.structs.replace(settings, store=store, events=events)
     async with connect(settings) as other, connect(through) as k:
         tasks = await other.queue("images").push_many(range(3))
@@ -196,7 +196,7 @@ async def test_a_task_that_was_handed_out_on_a_connection_that_broke_is_not_lost
     between = await proxy()
     async with connect(msgspec.structs.replace(settings, store=StoreSettings(url=between.url))) as k:
         queue = k.queue("images")
-        async with queue.consumer(lease_s=0.9) as consumer:
+        async with queue.consumer(lease_s=6) as consumer:
             assert await consumer.take(wait_s=0) == []
             task = await queue.push("x")
             between.drop_replies(1, then="cut")

@@ -239,7 +239,7 @@ async def test_a_lost_answer_does_not_count_twice(settings: Settings, proxy: Mak
 
 async def test_while_the_server_is_away_counts_wait_and_add_up(fresh_server: ServerProcess, root: str) -> None:
     settings = Settings(
-        store=StoreSettings(url=fresh_server.url, timeout_s=1, reconnect_longest_s=0.1),
+        store=StoreSettings(url=fresh_server.url, timeout_s=2, reconnect_longest_s=0.1),
         roots=RootsSettings(system=root, coordination=root),
     )
     async with connect(settings) as k, k.stats.gathering(every_s=60) as gathered:

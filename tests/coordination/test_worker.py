@@ -619,7 +619,7 @@ async def test_it_can_be_measured(k: Kizuna) -> None:
 
 
 async def test_it_outlives_a_restart_of_the_server(fresh_server: ServerProcess, settings: Settings) -> None:
-    settings = msgspec.structs.replace(settings, store=StoreSettings(url=fresh_server.url, timeout_s=1))
+    settings = msgspec.structs.replace(settings, store=StoreSettings(url=fresh_server.url, timeout_s=2))
     async with connect(settings) as k:
         worker, queue, go_on = Worker(k), k.queue(), asyncio.Event()
 

@@ -91,7 +91,7 @@ async def test_a_tick_that_loses_the_server_gives_back_what_it_has_when_that_is_
         await between.cut()
         return at_once(matches)
 
-    impatient = StoreSettings(url=between.url, timeout_s=1.0)
+    impatient = StoreSettings(url=between.url, timeout_s=2)
     async with connect(msgspec.structs.replace(settings, store=impatient)) as k:
         backend = pairing(k.match, lose_the_server)
         with pytest.raises(StoreError):
@@ -119,7 +119,7 @@ async def test_a_backend_that_stops_while_the_server_is_away_says_that_it_could_
 
 
 async def test_pending_tickets_come_back_after_their_time(settings: Settings, server: ServerProcess) -> None:
-    async with connect(msgspec.structs.replace(settings, match=MatchSettings(pending_s=1))) as k:
+    async with connect(msgspec.structs.replace(settings, match=MatchSettings(pending_s=4))) as k:
         mm = k.match
         ticket = await mm.create_ticket()
         await mm.shards[0].take([ticket.id], "gone", begins=True)
@@ -229,7 +229,7 @@ async def test_a_stopped_server_is_waited_for_and_everybody_is_matched(fresh_ser
 
 
 async def test_somebody_who_was_away_for_too_long_assigns_nobody_who_plays_already(settings: Settings) -> None:
-    async with connect(msgspec.structs.replace(settings, match=MatchSettings(pending_s=1))) as k:
+    async with connect(msgspec.structs.replace(settings, match=MatchSettings(pending_s=4))) as k:
         mm = k.match
         one, two = await mm.create_ticket(), await mm.create_ticket()
 

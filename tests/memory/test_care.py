@@ -169,7 +169,7 @@ async def test_a_memory_that_works_is_healthy(quiet: Kizuna, care: Care) -> None
 
 async def test_a_server_that_is_gone_is_told_not_raised() -> None:
     with ServerProcess() as server:
-        async with connect(Settings(store=StoreSettings(url=server.url, timeout_s=1))) as k:
+        async with connect(Settings(store=StoreSettings(url=server.url, timeout_s=2))) as k:
             server.kill()
             health = await check_memory(k.store, Roots("m"))
 

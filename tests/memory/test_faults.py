@@ -223,7 +223,7 @@ async def test_a_write_into_silence_ends_with_an_error_and_may_be_repeated_by_ha
     settings: Settings, proxy: MakeProxy
 ) -> None:
     between = await proxy()
-    impatient = StoreSettings(url=between.url, timeout_s=1, reconnect_longest_s=0.1)
+    impatient = StoreSettings(url=between.url, timeout_s=2, reconnect_longest_s=0.1)
     async with connect(msgspec.structs.replace(settings, store=impatient, memory=ALONE)) as k:
         m = k.memory
         await m.create("count", 0, id="a")
@@ -366,7 +366,7 @@ async def test_a_replica_is_read_from_and_refuses_writes(fresh_server: ServerPro
         await k.memory.create("note", 1, id="a")
         with ServerProcess(config={"replicaof": f"{fresh_server.host} {fresh_server.port}"}) as replica:
             await eventually(lambda: replica.call("EXISTS", f"{root}:memory:short:item:a") == 1, within_s=20)
-            async with connect(at(replica.url, root, timeout_s=1)) as other:
+            async with connect(at(replica.url, root, timeout_s=2)) as other:
                 m = other.memory
                 found = await m.get("a")
                 assert found is not None

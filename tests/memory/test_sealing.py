@@ -221,7 +221,7 @@ def node(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     if NODE is None:
         pytest.skip("there is no Node here, so nothing that JavaScript could open or seal with")
     line = [NODE, "-e", program, *arguments]
-    return subprocess.run(line, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_what_javascript_sealed_opens() -> None:
@@ -369,7 +369,7 @@ ring = KeyRing.parse("new:{in_base64(NEW)}", "here")
 assert "cryptography" not in sys.modules
 ring.{use}
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
 
     expected = CannotSeal(
         "the package cryptography is not installed", "install it with `pip install 'kizuna[sealing]'`"

@@ -209,7 +209,7 @@ def _addresses(topology: Topology) -> set[str]:
 
 async def test_a_server_that_is_no_cluster_says_so(server: ServerProcess) -> None:
     with pytest.raises(Unreachable) as unreachable:
-        async with connect(at(f"redis+cluster://{server.address}", timeout_s=1.5)):
+        async with connect(at(f"redis+cluster://{server.address}", timeout_s=2)):
             pass
 
     assert str(unreachable.value) == (

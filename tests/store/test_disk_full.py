@@ -33,7 +33,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def at(server: ServerProcess) -> Settings:
-    return Settings(store=StoreSettings(url=server.url, timeout_s=1.0))
+    return Settings(store=StoreSettings(url=server.url, timeout_s=2))
 
 
 async def fill(store: Store) -> None:

@@ -90,7 +90,7 @@ class User:
 
     def go(self) -> None:
         self._write()
-        assert self.process.wait(timeout=10) == 0
+        assert self.process.wait(timeout=120) == 0
         self._close()
 
     def kill(self) -> None:

@@ -19,7 +19,7 @@ from kizuna.testing import ServerProcess, eventually
 if TYPE_CHECKING:
     from kizuna.testing.fixtures import MakeProxy
 
-QUICK = EventsSettings(canary_every_s=0.1, canary_timeout_s=0.3)
+QUICK = EventsSettings(canary_every_s=0.1, canary_timeout_s=1.5)
 _NOTICED_WITHIN_S = QUICK.canary_every_s + QUICK.canary_timeout_s
 MakeServer = Callable[..., ServerProcess]
 
@@ -67,7 +67,7 @@ async def test_a_partition_is_noticed_by_the_canary_and_everybody_looks_again_af
         async with events.watch(f"{scratch}*") as feed, events.waiters(f"{scratch}*") as waiters:
             waiter = waiters.waiter(f"{scratch}a")
             line.stall()
-            await eventually(lambda: events.counts.canary_failures, within_s=2 + _NOTICED_WITHIN_S)
+            await eventually(lambda: events.counts.canary_failures, within_s=15 + _NOTICED_WITHIN_S)
             server.call("SET", f"{scratch}a", "missed")
             line.resume()
 
@@ -173,7 +173,7 @@ async def test_a_connection_on_which_nobody_can_enter_is_left_although_the_canar
 ) -> None:
     line = await proxy()
     patient = EventsSettings(canary_every_s=0.05, canary_timeout_s=60)
-    async with connect(Settings(store=StoreSettings(url=line.url, timeout_s=1), events=patient)) as kizuna:
+    async with connect(Settings(store=StoreSettings(url=line.url, timeout_s=2), events=patient)) as kizuna:
         events = kizuna.store.events
         async with events.listen(f"{scratch}a"):
             line.drop_replies(1)

@@ -14,7 +14,7 @@ from kizuna.testing.waiting import blocking_until
 if TYPE_CHECKING:
     from kizuna.store.events import Feed
 
-QUICK = EventsSettings(canary_every_s=0.2, canary_timeout_s=0.5)
+QUICK = EventsSettings(canary_every_s=0.2, canary_timeout_s=1.5)
 
 
 def quick(url: str, root: str = "t-topologies") -> Settings:

@@ -259,7 +259,7 @@ async def test_behind_sentinels_the_primary_is_asked(sentinel: SentinelSetup) ->
 
 
 async def test_a_server_that_is_gone_is_unhealthy_and_the_error_says_why(fresh_server: ServerProcess) -> None:
-    settings = Settings(store=StoreSettings(url=fresh_server.url, timeout_s=1))
+    settings = Settings(store=StoreSettings(url=fresh_server.url, timeout_s=2))
     async with connect(settings) as kizuna:
         fresh_server.kill()
 
@@ -313,8 +313,8 @@ async def _is_ready(watch: ServerWatch) -> bool:
 async def test_a_process_that_does_not_hear_of_changes_is_not_ready(server: ServerProcess, root: str) -> None:
     async with ChaosProxy(server.host, server.port) as between:
         settings = Settings(
-            store=StoreSettings(url=between.url, timeout_s=1),
-            events=EventsSettings(canary_every_s=0.05, canary_timeout_s=0.5),
+            store=StoreSettings(url=between.url, timeout_s=2),
+            events=EventsSettings(canary_every_s=0.05, canary_timeout_s=1.5),
         )
         async with connect(settings) as kizuna, kizuna.store.events.watch(f"{root}:*"):
             watch = ServerWatch(kizuna.store)

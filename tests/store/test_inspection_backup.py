@@ -461,7 +461,7 @@ async def test_a_connection_that_is_cut_leaves_an_error_and_no_file(
 ) -> None:
     await asyncio.gather(*(store.call("SET", f"{scratch}{number}", "x" * 1000) for number in range(3_000)))
     chaos = await proxy()
-    through = Settings(store=StoreSettings(url=chaos.url, timeout_s=1.0), roots=settings.roots)
+    through = Settings(store=StoreSettings(url=chaos.url, timeout_s=2), roots=settings.roots)
     async with connect(through) as k:
 
         def cut(done: int, total: int) -> None:

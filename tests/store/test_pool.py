@@ -57,7 +57,7 @@ async def test_a_write_whose_reply_is_lost_is_not_repeated(
     proxy: MakeProxy, server: ServerProcess, scratch: str, then: Literal["cut", "silence"]
 ) -> None:
     through = await proxy()
-    async with connect(at(through.url, timeout_s=1)) as k:
+    async with connect(at(through.url, timeout_s=2)) as k:
         client: Any = await k.redis()
         through.drop_replies(3, then=then)
         with pytest.raises(RedisError):
@@ -108,7 +108,7 @@ async def test_on_a_cluster_a_write_whose_reply_is_lost_is_not_repeated() -> Non
         with ClusterSetup(primaries=1, config={"cluster-announce-port": through.port}) as setup:
             (server,) = setup.servers
             through.target = (server.host, server.port)
-            async with connect(at(f"redis+cluster://{through.address}", timeout_s=1.0)) as k:
+            async with connect(at(f"redis+cluster://{through.address}", timeout_s=2)) as k:
                 client: Any = await k.redis()
                 await client.set("a", "b")
                 through.drop_replies(5, then="cut")
@@ -121,7 +121,7 @@ async def test_on_a_cluster_a_write_whose_reply_is_lost_is_not_repeated() -> Non
 
 async def test_no_connection_is_one_of_our_errors_and_leaves_nothing(proxy: MakeProxy) -> None:
     through = await proxy()
-    async with connect(at(through.url, timeout_s=1)) as k:
+    async with connect(at(through.url, timeout_s=2)) as k:
         through.refuse()
         await through.cut()
         with pytest.raises(Unreachable) as unreachable:

@@ -24,7 +24,7 @@ def run_project(folder: Path, tests: str, *options: str) -> subprocess.Completed
     (folder / "test_project.py").write_text(tests)
     (folder / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
 
 
 def test_a_users_project_gets_a_store_on_a_real_server(tmp_path: Path) -> None:

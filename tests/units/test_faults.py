@@ -239,7 +239,7 @@ async def test_a_timeout_of_who_cannot_ask_does_not_say_whether_it_was_claimed(
     settings: Settings, proxy: MakeProxy
 ) -> None:
     between = await proxy()
-    async with connect(through(settings, between, timeout_s=1)) as k:
+    async with connect(through(settings, between, timeout_s=2)) as k:
         camera = k.unit("camera")
         asked = asyncio.create_task(camera.request("detector", b"x", timeout_s=1))
         await eventually(lambda: waiting(camera))

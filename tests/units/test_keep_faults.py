@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kizuna.testing.fixtures import MakeProxy
 
 ROOT = "t-keep"
-QUICK = EventsSettings(canary_every_s=0.1, canary_timeout_s=0.5)
+QUICK = EventsSettings(canary_every_s=0.1, canary_timeout_s=1.5)
 ANNOUNCED = {"notify-keyspace-events": "AKE"}
 
 
@@ -114,14 +114,14 @@ async def test_a_server_that_does_not_answer_is_waited_for_and_that_is_logged_on
     proxy: MakeProxy, deaf_server: ServerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = await proxy(deaf_server)
-    async with connect(at(line.url, username="app", timeout_s=0.5)) as k, keep_of(k.store).watch() as changes:
+    async with connect(at(line.url, username="app", timeout_s=2)) as k, keep_of(k.store).watch() as changes:
         waiting = asyncio.create_task(told(changes))
         line.refuse()
         await line.cut()
         await eventually(lambda: "state is not up to date" in caplog.messages)
         write(deaf_server, temp="1")
         # It has tried in vain more than once by now.
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(3)
         await line.accept()
 
         assert await waiting == ("temp", "set", b"1")

@@ -238,7 +238,7 @@ async def test_who_has_to_look_says_why(root: str) -> None:
     with ServerProcess(users={"app": "on >secret ~* &* +@all -config"}) as server:
         settings = Settings(
             store=StoreSettings(url=server.url, username="app", password=Secret("secret")),
-            events=EventsSettings(canary_every_s=0.1, canary_timeout_s=0.5),
+            events=EventsSettings(canary_every_s=0.1, canary_timeout_s=1.5),
             roots=RootsSettings(system=root, coordination=root, units=root),
             units=UnitsSettings(presence_every_s=0.05, poll_every_s=0.05),
             processes=ProcessesSettings(id="web-1"),

@@ -607,7 +607,7 @@ async def test_a_second_cancellation_ends_at_once_with_errors_as_answers(k: Kizu
 
 
 async def test_a_handler_that_will_not_be_cancelled_does_not_hold_up_the_end_for_ever(settings: Settings) -> None:
-    store = msgspec.structs.replace(settings.store, timeout_s=1)
+    store = msgspec.structs.replace(settings.store, timeout_s=2)
     go = asyncio.Event()
 
     async def stubborn(_: bytes) -> None:

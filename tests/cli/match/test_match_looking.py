@@ -101,7 +101,7 @@ def test_assignments_are_printed_as_they_happen(kizuna: Runner) -> None:
         assert (one["ticket"], one["connection"], one["extensions"]) == (first, "host:1", {"map": "dust"})
         assert (other["ticket"], other["connection"]) == (second, "host:2")
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(timeout=60) == INTERRUPTED
+        assert watching.wait(timeout=120) == INTERRUPTED
 
 
 def test_one_ticket_is_watched_until_it_is_gone(kizuna: Runner) -> None:
@@ -111,7 +111,7 @@ def test_one_ticket_is_watched_until_it_is_gone(kizuna: Runner) -> None:
         assert watching.stdout is not None
         assert watching.stdout.readline().split()[1:] == [id_, "host:1", "map=dust"]
         kizuna.done("ticket", "rm", id_)
-        _, said = watching.communicate(timeout=60)
+        _, said = watching.communicate(timeout=120)
 
     assert watching.returncode == NOT_FOUND
     assert said == f"Error: ticket id: {id_} not found\n"

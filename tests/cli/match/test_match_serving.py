@@ -35,7 +35,7 @@ FREE = ("--port", "0", "--http-port", "0")
 def asked(url: str, body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return json.loads(answer.readline())
 
 
@@ -55,12 +55,12 @@ def test_a_game_is_served_by_grpc_and_http_until_it_is_told_to_stop(
     with grpc.insecure_channel(facts["grpc"]) as channel:
         game = stub(FrontendServiceStub, channel)
         request = frontend_pb2.CreateTicketRequest(ticket=ticket_with("region:eu"))
-        first = game.CreateTicket(request, timeout=60).id
+        first = game.CreateTicket(request, timeout=120).id
         wanted = {"ticket": {"search_fields": {"tags": ["region:eu"]}}}
         second = asked(f"{facts['http']}/v1/frontendservice/tickets", wanted)["id"]
         assert kizuna.row("backend", plan, "--once")["assigned"] == 2
         watching = frontend_pb2.WatchAssignmentsRequest(ticket_id=first)
-        answer = next(game.WatchAssignments(watching, timeout=60))
+        answer = next(game.WatchAssignments(watching, timeout=120))
 
     told = asked(f"{facts['http']}/v1/frontendservice/tickets/{second}/assignments")
     assert told["result"]["assignment"]["connection"] == answer.assignment.connection == "game-1.example.com:7777"
@@ -68,7 +68,7 @@ def test_a_game_is_served_by_grpc_and_http_until_it_is_told_to_stop(
     read = asked(f"http://{facts['grpc']}/openmatch.FrontendService/GetTicket", {"ticketId": first})
     assert read["assignment"]["connection"] == "game-1.example.com:7777"
     assert asked(f"{facts['probes']}/readyz") == {"status": "ready", "problems": []}
-    with urllib.request.urlopen(f"{facts['probes']}/metrics", timeout=60) as page:
+    with urllib.request.urlopen(f"{facts['probes']}/metrics", timeout=120) as page:
         metrics = page.read().decode()
     assert 'kizuna_match_rpcs_total{code="OK",method="CreateTicket"} 1.0' in metrics
     assert 'kizuna_match_http_rpcs_total{code="OK",method="CreateTicket"} 1.0' in metrics
@@ -89,7 +89,7 @@ def test_several_processes_share_the_ports(start_match: Callable[..., Command]) 
     for _ in range(5):
         with grpc.insecure_channel(facts["grpc"]) as channel:
             request = frontend_pb2.GetTicketRequest(ticket_id=id_)
-            assert stub(FrontendServiceStub, channel).GetTicket(request, timeout=60).id == id_
+            assert stub(FrontendServiceStub, channel).GetTicket(request, timeout=120).id == id_
     assert frontend.end(signal.SIGTERM)[0] == 0
 
 
@@ -130,7 +130,7 @@ def test_directors_and_match_functions_are_served(start_match: Callable[..., Com
     pool = messages_pb2.Pool(name="eu", tag_present_filters=[messages_pb2.TagPresentFilter(tag="region:eu")])
 
     with grpc.insecure_channel(facts["query_grpc"]) as channel:
-        pages = stub(QueryServiceStub, channel).QueryTicketIds(query_pb2.QueryTicketIdsRequest(pool=pool), timeout=60)
+        pages = stub(QueryServiceStub, channel).QueryTicketIds(query_pb2.QueryTicketIdsRequest(pool=pool), timeout=120)
         assert [found for page in pages for found in page.ids] == [id_]
     found = asked(f"{facts['query_http']}/v1/queryservice/tickets:query", {"pool": {"name": "all"}})
     assert [ticket["id"] for ticket in found["result"]["tickets"]] == [id_]
@@ -138,8 +138,8 @@ def test_directors_and_match_functions_are_served(start_match: Callable[..., Com
     assert asked(f"{facts['backend_http']}/v1/backendservice/tickets:assign", groups) == {}
     assert kizuna.row("ticket", "get", id_)["assignment"]["connection"] == "host:1"
     with grpc.insecure_channel(facts["backend_grpc"]) as channel:
-        stub(BackendServiceStub, channel).ReleaseAllTickets(backend_pb2.ReleaseAllTicketsRequest(), timeout=60)
-    with urllib.request.urlopen(f"{facts['probes']}/metrics", timeout=60) as page:
+        stub(BackendServiceStub, channel).ReleaseAllTickets(backend_pb2.ReleaseAllTicketsRequest(), timeout=120)
+    with urllib.request.urlopen(f"{facts['probes']}/metrics", timeout=120) as page:
         metrics = page.read().decode()
     # Of both servers, and each name once: a page with one twice is refused by who reads it.
     assert metrics.count("# TYPE kizuna_match_rpcs_open ") == 1
@@ -228,7 +228,7 @@ sys.argv = ["kizuna", *{words!r}, "match", "frontend"]
 from kizuna.cli import main
 main()
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
 
     assert ended.returncode == FAILURE
     assert ended.stderr == "Error: there is no grpc here; pip install 'kizuna[match]' brings it\n"

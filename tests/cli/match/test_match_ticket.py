@@ -127,7 +127,7 @@ sys.argv = ["kizuna", *{words!r}, "match", "ticket", "ls"]
 from kizuna.cli import main
 main()
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
 
     assert ended.returncode == FAILURE
     assert ended.stderr == "Error: there is no google.protobuf here; pip install 'kizuna[match]' brings it\n"

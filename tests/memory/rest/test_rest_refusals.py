@@ -166,7 +166,7 @@ async def test_an_address_that_cannot_be_had_is_told(settings: Settings) -> None
 
 async def test_while_the_server_is_away_it_says_so(settings: Settings, proxy: MakeProxy) -> None:
     between = await proxy()
-    store = msgspec.structs.replace(settings.store, url=between.url, timeout_s=1)
+    store = msgspec.structs.replace(settings.store, url=between.url, timeout_s=2)
     async with serving(msgspec.structs.replace(settings, store=store)) as (k, api):
         assert (await api("GET", "/health")).body["status"] == "healthy"
         between.refuse()
