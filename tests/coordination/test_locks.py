@@ -422,7 +422,7 @@ async def test_one_that_was_deleted_by_hand_is_lost_and_the_holder_told(
     k: Kizuna, server: ServerProcess, root: str
 ) -> None:
     async def work() -> None:
-        async with k.locks.hold("nightly", lease_s=1.5):
+        async with k.locks.hold("nightly", lease_s=5):
             server.call("DEL", f"{root}:lock:nightly")
             await asyncio.sleep(30)
 
@@ -526,8 +526,8 @@ async def test_who_finds_out_for_itself_is_told_once(k: Kizuna, server: ServerPr
 
 
 async def test_a_busy_event_loop_does_not_lose_its_locks(k: Kizuna, other: Kizuna) -> None:
-    async with k.locks.hold("nightly", lease_s=1.2) as held:
-        time.sleep(2.5)  # noqa: ASYNC251 - this is the point
+    async with k.locks.hold("nightly", lease_s=3) as held:
+        time.sleep(4.5)  # noqa: ASYNC251 - this is the point
         await held.verify()
         with pytest.raises(LockHeld):
             await other.locks.acquire("nightly", wait_s=0)
@@ -654,7 +654,7 @@ async def test_a_release_that_cannot_be_sent_is_logged_and_no_error(
 
 async def test_a_full_server_refuses_takers_keeps_holders_and_lets_them_go(fresh_server: ServerProcess) -> None:
     async with connect(fresh_server.url) as k:
-        async with k.locks.hold("held", lease_s=2.0) as held:
+        async with k.locks.hold("held", lease_s=5) as held:
             waiting = asyncio.create_task(k.locks.acquire("held", wait_s=30))
             await eventually(lambda: waiting_for(fresh_server, "poppo", "held") == 1)
             before = keys_of(fresh_server, "poppo")

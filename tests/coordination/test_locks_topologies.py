@@ -102,7 +102,7 @@ async def test_the_locks_of_a_cluster_are_spread_and_listed_together(
     names = [f"issue:{number}" for number in range(30)]
     async with AsyncExitStack() as stack:
         for name in names:
-            held = await stack.enter_async_context(k.locks.hold(name, lease_s=2))
+            held = await stack.enter_async_context(k.locks.hold(name, lease_s=6))
         assert all(locks_on(cluster, root))
         assert [holder.lock for holder in await other.locks.ls()] == sorted(names)
         with pytest.raises(LockHeld):

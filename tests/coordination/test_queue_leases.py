@@ -168,11 +168,11 @@ async def test_only_the_process_of_that_very_name_is_dead(setup: Setup) -> None:
 
 async def test_a_busy_event_loop_does_not_lose_its_tasks(setup: Setup) -> None:
     await setup.queue.push("slow")
-    async with setup.queue.consumer(lease_s=1) as consumer:
+    async with setup.queue.consumer(lease_s=3) as consumer:
         [delivery] = await consumer.take()
         before = await ends_at(setup, consumer)
         # Nobody renews from this loop: it stands still.
-        threading.Event().wait(1.5)
+        threading.Event().wait(3.5)
         assert await ends_at(setup, consumer) > before
         async with setup.queue.consumer() as other:
             assert await other.take(wait_s=0) == []
@@ -293,7 +293,7 @@ async def test_a_consumer_whose_lease_was_taken_away_loses_all_and_goes_on(setup
 async def test_a_task_that_was_handed_out_without_our_knowing_goes_back(setup: Setup) -> None:
     """As after a connection that broke while the answer was on its way."""
     task = await setup.queue.push("x")
-    async with setup.queue.consumer(lease_s=0.6) as consumer:
+    async with setup.queue.consumer(lease_s=6) as consumer:
         handed = await consumer._taking.ask(1, waits=False)
         assert [delivery.id for delivery in handed.deliveries] == [task.id]
 

@@ -431,7 +431,7 @@ async def test_a_cancelled_task_is_cancelled_where_it_runs(k: Kizuna) -> None:
 
 
 async def test_a_task_that_was_given_to_others_is_cancelled_where_it_ran(k: Kizuna, settings: Settings) -> None:
-    worker, queue = Worker(k, lease_s=0.3), k.queue()
+    worker, queue = Worker(k, lease_s=3), k.queue()
     runs: list[str] = []
 
     @worker.handler()
@@ -486,13 +486,13 @@ async def test_what_a_thread_returns_after_its_task_was_cancelled_does_not_count
 
 
 async def test_a_busy_event_loop_does_not_lose_its_task(settings: Settings, k: Kizuna) -> None:
-    """Far longer than the lease, and another worker is free for the task all the while."""
+    """Longer than the lease, and another worker is free for the task all the while."""
     runs: list[str] = []
 
     def other_worker(began: threading.Event, over: threading.Event) -> None:
         async def work() -> None:
             async with connect(settings) as other:
-                worker = Worker(other, lease_s=0.3)
+                worker = Worker(other, lease_s=2)
                 worker.handler()(lambda payload: runs.append("the other one"))
                 async with running(worker):
                     began.set()
@@ -500,14 +500,14 @@ async def test_a_busy_event_loop_does_not_lose_its_task(settings: Settings, k: K
 
         asyncio.run(work())
 
-    worker = Worker(k, lease_s=0.3)
+    worker = Worker(k, lease_s=2)
 
     @worker.handler()
     async def block(payload: None) -> str:
         runs.append("the busy one")
         other.start()
         began.wait()
-        time.sleep(1.5)  # noqa: ASYNC251 - what it is about
+        time.sleep(3.5)  # noqa: ASYNC251 - what it is about
         return "done"
 
     began, over = threading.Event(), threading.Event()

@@ -19,7 +19,7 @@ from kizuna.units.unit import Unit
 
 FLAGS = "notify-keyspace-events"
 # A tenth of what it takes by default.
-UNITS = UnitsSettings(poll_every_s=0.025, claim_s=0.5, presence_every_s=0.2)
+UNITS = UnitsSettings(poll_every_s=0.025, presence_every_s=0.2)
 NO_CONFIG = "on >secret ~* &* +@all -config"
 NO_CHANNELS = "on >secret ~* resetchannels +@all"
 

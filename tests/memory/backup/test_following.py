@@ -138,7 +138,7 @@ async def test_an_outage_in_which_contexts_ended_is_followed_by_a_look_at_everyt
     m: Memory, other: Memory, network: ChaosProxy
 ) -> None:
     """The copy has ended them by its own clock; on the server, somebody may have used them meanwhile."""
-    await m.contexts.create("work", "project", id="work", ttl_s=1.0)
+    await m.contexts.create("work", "project", id="work", ttl_s=4)
     await m.create("note", 1, id="a", context="work")
     await lose(network, m)
 

@@ -60,7 +60,7 @@ async def test_an_item_that_was_made_to_stay_ends_when_it_says(
     outsider: Outsider, m: Memory, exact: Callable[[], bool]
 ) -> None:
     since = await m.now_cursor()
-    item = await m.create("note", 1, id="a", ttl_s=1)
+    item = await m.create("note", 1, id="a", ttl_s=3)
     assert outsider.call("PERSIST", "memory:short:item:a") == 1
 
     async def is_told() -> bool:
@@ -73,7 +73,7 @@ async def test_an_item_that_was_made_to_stay_ends_when_it_says(
 
 
 async def test_an_item_that_was_made_to_stay_is_in_no_list_after_its_end(outsider: Outsider, unswept: Memory) -> None:
-    outsider.create("a", ttl_s=0.1)
+    outsider.create("a", ttl_s=3)
     outsider.call("PERSIST", "memory:short:item:a")
     ends_ms = int(outsider.call("HGET", "memory:short:item:a", "expiresAt"))
     await eventually(lambda: outsider.now_ms() > ends_ms)
