@@ -230,11 +230,12 @@ async def test_whoever_is_cancelled_while_it_begins_to_listen_leaves_nothing(k: 
             listening.cancel()
             await asyncio.wait([listening])
         await eventually(lambda: asyncio.all_tasks() <= before)
-        await eventually(lambda: as_many_as(k, subscribed))
+        await eventually(lambda: no_more_than(k, subscribed))
 
 
-async def as_many_as(k: Kizuna, subscribed: int) -> bool:
-    return bool(await k.store.call("PUBSUB", "NUMPAT") == subscribed)
+async def no_more_than(k: Kizuna, subscribed: int) -> bool:
+    """Fewer, if those of an earlier test were still there."""
+    return bool(await k.store.call("PUBSUB", "NUMPAT") <= subscribed)
 
 
 async def test_after_the_end_there_are_no_more_messages(k: Kizuna) -> None:
