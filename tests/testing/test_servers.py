@@ -132,6 +132,18 @@ def test_another_port_is_tried_if_somebody_took_it(monkeypatch: pytest.MonkeyPat
             assert second.info("server")["process_id"] == str(second.pid)
 
 
+def test_workers_of_xdist_do_not_take_each_others_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is to sit at the port of a server, or a proxy, that comes back in a moment."""
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "3")
+    ports = []
+    for worker in ("gw0", "gw1", "gw2"):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+        ports.append({servers.free_port() for _ in range(100)})
+
+    assert all(ports)
+    assert not ports[0] & ports[1] | ports[1] & ports[2] | ports[0] & ports[2]
+
+
 def test_many_can_be_started_at_once_from_threads_that_end() -> None:
     several = [ServerProcess() for _ in range(4)]
     with ThreadPoolExecutor() as threads:

@@ -284,7 +284,7 @@ def free_port() -> int:
     """A loopback port that nobody listened on a moment ago; whoever uses it may yet lose the race for it."""
     while True:
         # Not from `random`: test tools seed it, and parallel workers would all try the same ports.
-        port = secrets.choice(_PORTS)
+        port = secrets.choice(_own_ports())
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -292,6 +292,12 @@ def free_port() -> int:
             except OSError:
                 continue
             return port
+
+
+def _own_ports() -> range:
+    """Of an xdist worker, those that no other worker takes: a server that is stopped can come back on its port."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return _PORTS[worker :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
 
 
 def _opened(stream: IO[bytes] | None) -> IO[bytes]:
