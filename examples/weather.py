@@ -24,7 +24,7 @@ async def main() -> None:
         sensor, display = k.unit("sensor", codec=JSON), k.unit("display", codec=JSON)
 
         async with k.unit("forecaster", codec=JSON).serving(forecast):
-            answer = await display.request("forecaster", [20.0, 21.0, 22.0], timeout_s=2)
+            answer = await display.request("forecaster", [20.0, 21.0, 22.0], timeout_s=10)
             print(f"tomorrow {answer['tomorrow']:.1f} degrees")
 
             try:
@@ -38,7 +38,7 @@ async def main() -> None:
             print("gone home" if timeout.claimed is False else "busy")
 
         async with display.keep_of("sensor").watch("temp", changes_only=True) as changes:
-            await sensor.keep.set("temp", 23.5, ttl_s=0.2)
+            await sensor.keep.set("temp", 23.5, ttl_s=2)
             for _ in range(2):
                 change = await anext(changes)
                 print(change.id, change.kind, change.value)

@@ -11,7 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
@@ -86,14 +86,21 @@ async def run(example: str, names: dict[str, Any]) -> None:
         await result
 
 
-async def run_for_a_moment(example: str, names: dict[str, Any]) -> None:
-    """For one that follows something, and does not end: it must not fail before it waits."""
+async def run_until(is_true: Callable[[], Any], example: str, names: dict[str, Any]) -> None:
+    """For one that follows something, and does not end: it must not fail before that is true."""
     following = asyncio.create_task(run(example, names))
-    done, _ = await asyncio.wait([following], timeout=0.3)
-    following.cancel()
-    await asyncio.wait([following])
-    for task in done:
-        task.result()
+
+    async def is_reached() -> bool:
+        if following.done():
+            following.result()
+        told = is_true()
+        return bool(await told if inspect.isawaitable(told) else told)
+
+    try:
+        await eventually(is_reached)
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
 
 
 async def test_namespace(k: Kizuna, names: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,9 +132,11 @@ async def test_issues(k: Kizuna, names: dict[str, Any]) -> None:
 
 async def test_config_and_flags(k: Kizuna, names: dict[str, Any]) -> None:
     [following] = examples("config-and-flags.md")
-    await run_for_a_moment(following, names)
 
-    assert await k.config.read("claude:timeout") == 45
+    async def is_changed() -> bool:
+        return bool(await k.config.read("claude:timeout") == 45)
+
+    await run_until(is_changed, following, names)
 
 
 async def test_stats_and_metrics(k: Kizuna, names: dict[str, Any]) -> None:
@@ -141,13 +150,16 @@ async def test_stats_and_metrics(k: Kizuna, names: dict[str, Any]) -> None:
 
 async def test_channels(k: Kizuna, names: dict[str, Any]) -> None:
     plain, everything, durable = examples("channels.md")
-    await run_for_a_moment(plain, names)
+    await run_until(k.channels.active, plain, names)
     async with names["requests"].subscribe() as messages:
         await names["requests"].publish(names["Request"](7))
-        await run_for_a_moment(everything, names | {"messages": messages})
-    await run_for_a_moment(durable, names)
+        within = names | {"messages": messages}
+        await run_until(lambda: "item" in within, everything, within)
 
-    assert [log.readers for log in await k.channels.logs()] == [{"billing": 0}]
+    async def is_done() -> bool:
+        return [log.readers for log in await k.channels.logs()] == [{"billing": 0}]
+
+    await run_until(is_done, durable, names)
 
 
 async def test_keys(k: Kizuna, names: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,8 +269,8 @@ async def test_memory(k: Kizuna, names: dict[str, Any], capsys: pytest.CaptureFi
     found = [(await k.memory.list(type=of)).items for of in ("table", "total", "vector")]
     assert list(map(len, found)) == [1, 0, 0]
 
-    await run_for_a_moment(watching, names)
-    await run_for_a_moment(following, names)
+    await run_until(lambda: "events" in names, watching, names)
+    await run_until(lambda: "found" in names, following, names)
     assert capsys.readouterr().out.startswith("item:created ")
 
 
@@ -276,7 +288,7 @@ async def test_match(k: Kizuna, names: dict[str, Any], capsys: pytest.CaptureFix
     assert capsys.readouterr().out == "game-7.example.com:7777\n"
     names |= {"k": k}
 
-    await run_for_a_moment(watching, names)
+    await run_until(lambda: "assignments" in names, watching, names)
     await k.match.delete_ticket(names["ticket"].id)
     for _ in range(10):
         await k.match.create_ticket(tags=["region:eu"], strings={"mode": "ranked"}, doubles={"skill": 1500})

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -92,7 +93,8 @@ def test_people_get_a_line_for_each_check_and_the_command_below_it(misconfigured
         "                       -> CONFIG SET maxmemory-policy noeviction\n"
     ) in ended.stdout
     assert ended.stderr.startswith(f"Looking at {misconfigured.url}\n")
-    assert "6 passed, 2 to look at, 3 failed.\n" in ended.stderr
+    # How long the server takes to answer is one of the first, or one of the second.
+    assert re.search(r"^(6 passed, 2|5 passed, 3) to look at, 3 failed\.$", ended.stderr, re.MULTILINE)
     assert ended.stderr.endswith("CONFIG REWRITE after it makes it stay.\n")
 
 
@@ -138,7 +140,7 @@ def test_the_embedded_server_passes_everything(server_folder: Path) -> None:
     embedded = ["--set", f"embedded.folder={server_folder}", "--set", "embedded.port=0"]
     ended = kizuna(*embedded, "doctor", "--json")
 
-    assert [row for row in checks(ended).values() if row["verdict"] != "pass"] == []
+    assert wrong(checks(ended)) == []
     assert ended.exit_code == 0
 
 
@@ -157,7 +159,7 @@ def test_a_terminal_shows_signs(server: ServerProcess, no_colour: str, sign: str
         os.close(theirs)
         shown = terminal.read(65536).decode()
 
-    assert shown.startswith(sign)
+    assert any(line.startswith(sign) for line in shown.splitlines())
 
 
 def test_every_check_is_documented() -> None:
