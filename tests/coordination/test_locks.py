@@ -483,7 +483,7 @@ async def test_a_cancellation_by_somebody_else_stays_one_although_the_lock_is_lo
     inside = asyncio.Event()
 
     async def work() -> None:
-        async with k.locks.hold("nightly", lease_s=BRIEF_S) as held:
+        async with k.locks.hold("nightly", lease_s=3) as held:
             server.call("DEL", f"{root}:lock:nightly")
             inside.set()
             try:
@@ -729,7 +729,7 @@ async def test_a_lock_can_be_broken_and_the_next_one_gets_it(
     k: Kizuna, other: Kizuna, server: ServerProcess, root: str
 ) -> None:
     async def work() -> None:
-        async with k.locks.hold("nightly", lease_s=BRIEF_S):
+        async with k.locks.hold("nightly", lease_s=5):
             await asyncio.sleep(30)
 
     working = asyncio.create_task(work())
@@ -797,7 +797,7 @@ async def test_locks_that_were_never_released_are_forgotten_when_they_have_ended
 
 
 async def test_a_resource_refuses_a_number_lower_than_it_has_seen(k: Kizuna, other: Kizuna) -> None:
-    late = await k.locks.acquire("nightly", lease_s=BRIEF_S, renew=False)
+    late = await k.locks.acquire("nightly", lease_s=3, renew=False)
     await late.guard("report")
     await late.guard("report")
     newer = await other.locks.acquire("nightly", wait_s=20)
