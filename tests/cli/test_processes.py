@@ -141,7 +141,7 @@ def test_kizuna_up_is_a_member_of_the_fleet(line: list[str]) -> None:
     try:
         assert up.stdout is not None
         places = json.loads(up.stdout.readline())
-        assert listed(line) == {places["process"]: "alive"}
+        blocking_until(lambda: listed(line) == {places["process"]: "alive"})
     finally:
         up.terminate()
         up.communicate(timeout=120)
