@@ -151,6 +151,12 @@ class Store:
         replies = await asyncio.gather(*sent, return_exceptions=True)
         return {link.describe(): reply for link, reply in zip(links, replies, strict=True)}
 
+    def has_heard_since(self, moment: float) -> bool:
+        """Whether every primary has said anything at all since then, on the loop's clock: also one that answers others
+        before us lives."""
+        wires = [link.wire for link in self.topology.primaries()]
+        return all(wire is not None and wire.heard_at >= moment for wire in wires)
+
     # -- for scripts and batches --------------------------------------------------------------------------
 
     def deadline(self, timeout_s: float | None) -> float:

@@ -73,6 +73,8 @@ class Wire(asyncio.Protocol):
         """What the transport said about it, if it did."""
         self.in_flight = 0
         """Bytes that were sent, or are about to be, and are not answered yet."""
+        self.heard_at = 0.0
+        """When the last bytes came, on the loop's clock."""
         self.most_in_flight = in_flight_bytes
         """Where the owner stops sending more; `on_room` is called when there is less again."""
         self.on_room: Callable[[], None] | None = None
@@ -155,7 +157,7 @@ class Wire(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        self._quiet_since = self._loop.time()
+        self._quiet_since = self.heard_at = self._loop.time()
         line, gets = self._line, self._reader.gets
         self._reader.feed(data)
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,8 +27,11 @@ from kizuna.memory.backup import presence
 from kizuna.memory.backup.replay import Replayer
 from kizuna.memory.item import Item, NewItem
 from kizuna.memory.memory import Memory
-from kizuna.settings import Settings
+from kizuna.settings import MemorySettings, Settings, StoreSettings
 from kizuna.testing import ChaosProxy, ServerProcess, eventually
+
+# For a server, that takes a while; and it is so large that it answers this before it reads the next.
+WORK = ("EVAL", "for i = 1, 10000000 do end", 1, "any", "x" * 200_000)
 
 # -- reading ------------------------------------------------------------------------------------------------
 
@@ -588,3 +593,22 @@ async def test_what_a_copy_does_not_have_may_still_be_there_if_it_is_not_complet
     for write in (m.update("unknown", content=1), m.delete("unknown"), m.touch("unknown")):
         with pytest.raises((Unreachable, OutcomeUnknown)):
             await write
+
+
+async def test_a_server_with_very_much_to_answer_before_is_not_away(tmp_path: Path) -> None:
+    """The question for a sign of life waits behind what it was asked before, for longer than we have patience; but all
+    the while it answers."""
+    with ServerProcess() as busy:
+        settings = Settings(
+            store=StoreSettings(url=busy.url, timeout_s=120), memory=MemorySettings(backup_folder=str(tmp_path))
+        )
+        async with connect(settings) as k:
+            await k.memory.get("anything")
+            began = time.monotonic()
+            await k.store.call(*WORK)
+            each_s = time.monotonic() - began
+            patience_s = max(2.0, 15 * each_s)
+            line = [k.store.call(*WORK) for _ in range(math.ceil(1.5 * patience_s / each_s))]
+
+            await backup_of(k.memory).ask_time(patience_s)
+            await asyncio.gather(*line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -71,13 +72,13 @@ class Backup:
 
     async def ask_time(self, timeout_s: float) -> None:
         """A sign of life from every primary, and what time it is there. StoreError if there is none."""
-        began = time.time()
+        began, asked_at = time.time(), asyncio.get_running_loop().time()
         try:
             replies = await self._store.call_each_primary("TIME", timeout_s=timeout_s)
         except StoreError as error:
-            if is_away(error):
+            # It lives if it does not like something; or if it has very much of ours to answer before this question.
+            if is_away(error) and not self._store.has_heard_since(asked_at):
                 raise
-            # Whatever it does not like: it lives.
             return
         here = (began + time.time()) / 2
         there = [int(seconds) + int(microseconds) / 1e6 for seconds, microseconds in replies.values()]
