@@ -481,16 +481,17 @@ class VersionConflict(KizunaError):
 
 
 class OutcomeForgotten(KizunaError):
-    """A write whose answer was lost, tried again: others have written since, and the feed reaches no longer back."""
+    """`what` is "item" or "context". A write whose answer was lost was tried again; others have written since, and the
+    feed reaches no longer back."""
 
-    def __init__(self, item: str) -> None:
-        super().__init__(item)
-        self.item = item
+    def __init__(self, what: str, id: str) -> None:  # noqa: A002 - as everywhere
+        super().__init__(what, id)
+        self.what, self.id = what, id
 
     def __str__(self) -> str:
         return (
-            f"item {self.item!r} may have been written, or not: the answer was lost, others have written since, and "
-            "the feed of events has forgotten it; read the item, and decide again"
+            f"{self.what} {self.id!r} may have been written, or not: the answer was lost, others have written since, "
+            "and the feed of events has forgotten it; read it, and decide again"
         )
 
 

@@ -148,6 +148,15 @@ async def test_a_write_whose_answer_is_lost_happens_once_also_if_others_write_be
         lose_the_next_answer()
         ended = await overtaken(m.create("note", 1, id="b"), lambda: others.delete("b"))
         assert (ended.content, ended.version, await now("b")) == (1, 1, None)
+        lose_the_next_answer()
+        trip = await overtaken(m.contexts.create("Trip", "travel", id="c"), lambda: others.contexts.delete("c"))
+        assert (trip.name, trip.version, await others.contexts.get("c")) == ("Trip", 1, None)
+        await m.contexts.create("Chat", "chat", id="d")
+        lose_the_next_answer()
+        await overtaken(m.contexts.update("d", name="Talk"), lambda: others.contexts.update("d", name="Debate"))
+        chat = await others.contexts.get("d")
+        assert chat is not None
+        assert (chat.name, chat.version) == ("Debate", 3)
         notes: list[dict[str, Any]] = [{"type": "note", "content": number} for number in range(3)]
         lose_the_next_answer()
         [first, *_] = await overtaken(m.create_many(notes), lambda: delete_all(others, "note"))

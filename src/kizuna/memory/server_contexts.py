@@ -11,6 +11,7 @@ import msgspec
 
 from kizuna.errors import ContextExists, ContextMissing, Refused, VersionConflict
 from kizuna.memory.context import CONTEXT_FIELDS, AtEnd, Context, ContextChange, ContextQuery, NewContext
+from kizuna.memory.doubts import Doubts
 from kizuna.memory.keepers import FoundContexts
 from kizuna.memory.policy import Policy
 from kizuna.memory.reading import context_of
@@ -42,6 +43,7 @@ class ServerContexts:
     def __init__(self, store: Store, roots: Roots) -> None:
         settings = store.settings.memory
         self.store, self.roots, self.policy = store, roots, Policy(settings)
+        self.doubts = Doubts(store.settings.store.timeout_s)
         self.shards = [Shard(root, settings.feed_length) for root in roots.all]
         self._shard_of_root = {shard.root: shard for shard in self.shards}
         self.unsettled: deque[OrderedIndex] = deque(maxlen=_MOST_UNSETTLED)
@@ -57,7 +59,7 @@ class ServerContexts:
         shard = self.shard_of(new.id)
         key = shard.context(new.id)
 
-        def step() -> Any:
+        def attempt(tried_ms: str) -> Any:
             return write_context(
                 self.store,
                 **shard.told,
@@ -71,9 +73,10 @@ class ServerContexts:
                 at_end=new.at_end,
                 is_active=int(new.is_active),
                 token=new.token,
+                tried_ms=tried_ms,
             )
 
-        outcome, *written = await until_known(step)
+        outcome, *written = await self.doubts.until_known("context", new.id, new.token, attempt)
         if outcome == b"exists":
             raise ContextExists(new.id)
         version, created_ms, expires_ms, life_ms = map(int, written)
@@ -114,7 +117,6 @@ class ServerContexts:
         return await self._change(change, touches=False)
 
     async def touch_context(self, id: str, ttl_ms: int | None) -> Context:  # noqa: A002 - as everywhere
-        # Repeated, it touches again: no token is needed.
         return await self._change(ContextChange(id=id, token="", ttl_ms=ttl_ms), touches=True)
 
     async def remove_context(self, id: str, items: AtEnd | None) -> bool:  # noqa: A002
@@ -151,7 +153,7 @@ class ServerContexts:
         key = shard.context(change.id)
         active = "" if change.is_active is None else int(change.is_active)
 
-        def step() -> Any:
+        def attempt(tried_ms: str) -> Any:
             return change_context(
                 self.store,
                 **shard.told,
@@ -167,10 +169,15 @@ class ServerContexts:
                 at_end=change.at_end or "",
                 is_active=active,
                 token=change.token,
+                tried_ms=tried_ms,
                 fields=_PACKED_FIELDS,
             )
 
-        outcome, *details = await until_known(step)
+        if touches:
+            # Repeated, it touches again.
+            outcome, *details = await until_known(lambda: attempt(""))
+        else:
+            outcome, *details = await self.doubts.until_known("context", change.id, change.token, attempt)
         if outcome == b"missing":
             raise ContextMissing(change.id)
         if outcome == b"conflict":

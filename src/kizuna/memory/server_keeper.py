@@ -32,7 +32,7 @@ class ServerKeeper(ServerContexts):
     def __init__(self, store: Store, opener: Opener | None) -> None:
         settings = store.settings
         super().__init__(store, roots_for(store, "memory", settings.roots.memory, settings.memory.shards))
-        self._items = {shard.root: ShardItems(store, shard, self.policy, opener) for shard in self.shards}
+        self._items = {shard.root: ShardItems(store, shard, self.policy, self.doubts, opener) for shard in self.shards}
         self._everywhere = list(self._items.values())
         self._only = self._everywhere[0] if len(self._everywhere) == 1 else None
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kizuna.errors import ItemExists, KizunaError, OutcomeForgotten, OutcomeUnknown, Refused, StoreError
+from kizuna.errors import ItemExists, KizunaError, OutcomeUnknown, Refused, StoreError
 from kizuna.memory.item import FIELDS, Item, ItemChange, NewItem, Opener
 from kizuna.memory.keepers import each
 from kizuna.memory.keys import ITEM
@@ -21,6 +21,7 @@ from kizuna.store.packing import HOLE, template
 from kizuna.store.repeating import until_known
 
 if TYPE_CHECKING:
+    from kizuna.memory.doubts import Doubts
     from kizuna.memory.policy import Policy
     from kizuna.memory.shard import Shard
     from kizuna.store.client import Store
@@ -43,9 +44,6 @@ _ROWS_OF_MANY = 25
 _HOLD_MS = 5_000
 HELD_PAUSE_S = 0.005
 
-_MOST_IN_DOUBT = 10_000
-_SLACK_MS = 1_000
-
 _READ = template("HMGET", HOLE, *FIELDS)
 _CONTENT, _METADATA = FIELDS.index("content"), FIELDS.index("metadata")
 
@@ -58,11 +56,9 @@ Outcome = tuple[bytes, Any]
 
 
 class ShardItems:
-    def __init__(self, store: Store, shard: Shard, policy: Policy, opener: Opener | None) -> None:
-        self.store, self.shard, self._opener = store, shard, opener
+    def __init__(self, store: Store, shard: Shard, policy: Policy, doubts: Doubts, opener: Opener | None) -> None:
+        self.store, self.shard, self._doubts, self._opener = store, shard, doubts, opener
         self._item_of = (shard.root + ITEM.beginning).encode()
-        self._in_doubt: dict[str, float] = {}
-        """Tokens of writes whose outcome is not known, and when they were tried first."""
         # What the scripts are told once, whatever the rows are.
         bounds: dict[str, Argument] = {"bounds": policy.bounds}
         self._of_writes: dict[str, Argument] = {**shard.told, **bounds}  # type: ignore[dict-item]
@@ -74,8 +70,8 @@ class ShardItems:
 
     async def write(self, new: NewItem, carried: bytes = b"") -> Item:
         """`carried` is version, creation and end of one that comes from another shard. ItemExists."""
-        outcome = await self._until_known(
-            new.id, new.token, lambda tried_ms: self._try_to_write(new, carried, tried_ms)
+        outcome = await self._doubts.until_known(
+            "item", new.id, new.token, lambda tried_ms: self._try_to_write(new, carried, tried_ms)
         )
         written = self._as_written(new, outcome)
         if isinstance(written, KizunaError):
@@ -84,13 +80,13 @@ class ShardItems:
 
     async def write_many(self, news: Sequence[NewItem]) -> list[Item | KizunaError]:
         """All of them new; in the place of each that could not be written, why."""
-        if not all(new.is_plain and new.token not in self._in_doubt for new in news):
+        if not all(new.is_plain and new.token not in self._doubts for new in news):
             return await each(map(self.write, news))
         began = time.monotonic()
         outcomes = await self._rows(create_items, self._of_writes, map(self._row_of, news))
         others = [at for at, outcome in enumerate(outcomes) if outcome == _OTHER or isinstance(outcome, OutcomeUnknown)]
         for at in others:
-            self._doubt(news[at].token, began)
+            self._doubts.add(news[at].token, time.monotonic() - began)
         for at, written in zip(others, await each(self.write(news[at]) for at in others), strict=True):
             outcomes[at] = written
         return [self._as_written(new, outcome) for new, outcome in zip(news, outcomes, strict=True)]
@@ -136,8 +132,8 @@ class ShardItems:
 
     async def change(self, change: ItemChange) -> Outcome:
         """changed, missing, conflict, sealed or held."""
-        returned = await self._until_known(
-            change.id, change.token, lambda tried_ms: self._try_to_change(change, tried_ms)
+        returned = await self._doubts.until_known(
+            "item", change.id, change.token, lambda tried_ms: self._try_to_change(change, tried_ms)
         )
         outcome, detail = _outcome(returned)
         if outcome == b"changed":
@@ -220,33 +216,6 @@ class ShardItems:
         return item_of(values, self._opener, id_)
 
     # -- inside -------------------------------------------------------------------------------------------
-
-    async def _until_known(self, id_: str, token: str, attempt: Callable[[str], Awaitable[Any]]) -> Any:
-        """What became of it. Attempts are told how long ago the first was, in ms, and the first of all nothing: others
-        may have changed the item since, and then only the feed knows whether it has happened. OutcomeForgotten."""
-        tried_at = self._in_doubt.pop(token, None)
-        began = time.monotonic() if tried_at is None else tried_at
-        try:
-            outcome = await until_known(
-                lambda: attempt("" if tried_at is None else self._ms_since(began)),
-                lambda: attempt(self._ms_since(began)),
-            )
-        except (OutcomeUnknown, asyncio.CancelledError):
-            self._doubt(token, began)
-            raise
-        if outcome == [b"forgotten"]:
-            raise OutcomeForgotten(id_)
-        return outcome
-
-    def _doubt(self, token: str, began: float) -> None:
-        if len(self._in_doubt) >= _MOST_IN_DOUBT:
-            # The oldest: of that, nobody will try again.
-            del self._in_doubt[next(iter(self._in_doubt))]
-        self._in_doubt[token] = began
-
-    def _ms_since(self, began: float) -> str:
-        # It may wait for a connection before it is sent, and the clocks are two.
-        return f"{(time.monotonic() - began + self.store.settings.store.timeout_s) * 1000 + _SLACK_MS:.0f}"
 
     def _row(self, script: Script, fixed: dict[str, Argument], row: dict[str, Argument]) -> asyncio.Future[Any]:
         # Not through `Script.row`, which checks names and types of each: these are always the same.

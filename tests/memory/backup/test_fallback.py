@@ -469,6 +469,43 @@ async def patient(remember: Remember, copied: Settings) -> Memory:
     return await remember(msgspec.structs.replace(copied, memory=patience, store=store))
 
 
+@pytest.mark.parametrize("id_", ["chosen", None], ids=["its own id", "a new id"])
+async def test_what_the_server_had_created_and_somebody_ended_does_not_come_back(
+    m: Memory, other: Memory, network: ChaosProxy, id_: str | None
+) -> None:
+    await m.create("note", 1, id="before")
+    # They get there, and nobody tells us so.
+    network.refuse()
+    network.drop_replies(then="cut")
+    item = await m.create("note", 1, id=id_)
+    assert item.from_backup
+    await eventually(lambda: other.delete(item.id), within_s=WITHIN_S)
+    network.deliver_replies()
+    await find(network, m)
+
+    assert await other.get(item.id) is None
+    assert await m.get(item.id) is None
+    assert await m.conflicts() == []
+
+
+async def test_what_one_had_in_doubt_is_known_to_the_next_who_opens_the_file(
+    remember: Remember, copied: Settings, other: Memory, network: ChaosProxy
+) -> None:
+    async with connect(copied) as k:
+        await k.memory.get("anything")
+        await until_complete(k.memory)
+        await lose_an_answer(k.memory, network)
+    for id_ in ("sent", "here"):
+        await other.update(id_, content=10)
+    network.deliver_replies()
+    await network.accept()
+    m = await remember()
+    await find(network, m)
+
+    assert [(one.id, one.base_version) for one in await m.conflicts()] == [("sent", 2), ("here", 1)]
+    assert await contents(other, "sent", "here") == [(10, 3), (10, 2)]
+
+
 async def test_a_cut_is_no_outage(patient: Memory, network: ChaosProxy) -> None:
     await patient.create("note", 1, id="a")
     for number in range(3):

@@ -158,7 +158,7 @@ def _entry(
         base_version=base_version,
         base_created_ms=None if is_ours else ms(context.created_at),
         expires_ms=ms(context.expires_at),
-        at_ms=file.now_ms(),
+        at_ms=file.now_ms() if doubt is None else doubt.since_ms,
         not_before_ms=0 if doubt is None else doubt.until_ms,
         body=body,
     )

@@ -30,10 +30,16 @@ class Entry(Struct, frozen=True, kw_only=True):
     expires_ms: int
     """The end that it was given by this."""
     at_ms: int
+    """When it was asked for: of the server, if it is in doubt whether that has done it."""
     not_before_ms: int = 0
     """Until then, what was sent to the server before we gave up may still arrive there."""
     body: bytes = b""
     number: int = 0
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the server was asked for it before it went away, and may have done it."""
+        return self.not_before_ms > 0
 
 
 class Conflict(Struct, frozen=True, kw_only=True):
@@ -82,6 +88,12 @@ def packed(body: Body) -> bytes:
 
 def body_of(entry: Entry) -> Any:
     return msgspec.msgpack.decode(entry.body, type=_TYPES[entry.what, entry.op])
+
+
+def token_of(entry: Entry) -> str:
+    """By what it is known when it is repeated; nothing, if it may be repeated without."""
+    body = body_of(entry) if entry.body else None
+    return getattr(body, "token", "")
 
 
 def append(file: CopyFile, entry: Entry) -> None:

@@ -33,6 +33,7 @@ from kizuna.memory.backup.thread import CopyThread
 from kizuna.memory.context import Context
 from kizuna.memory.item import Item, ItemChange, NewItem
 from kizuna.memory.keepers import Keeper
+from kizuna.memory.server_keeper import ServerKeeper
 
 log = logging.getLogger("kizuna.memory")
 
@@ -76,7 +77,7 @@ class Replayed(Struct):
 
 
 class Replayer:
-    def __init__(self, server: Keeper, thread: CopyThread, lock: Path) -> None:
+    def __init__(self, server: ServerKeeper, thread: CopyThread, lock: Path) -> None:
         self._server, self._thread, self._lock = server, thread, lock
 
     async def replay(self, up_to: int | None = None, *, for_s: float = math.inf) -> Replayed:
@@ -126,10 +127,15 @@ class Replayer:
         if isinstance(decided, Outcome):
             return decided
         act, verdict = decided
+        if entry.is_in_doubt and (token := journal.token_of(entry)):
+            self._server.doubts.add(token, (now_ms - entry.at_ms) / 1000)
         try:
             result = await act(self._server)
         except _IN_VAIN as error:
             return Outcome(entry, "conflict", await self._as_it_is(entry), str(error))
+        if entry.is_in_doubt:
+            # It may have happened long ago, and others have made something else of it since, or ended it.
+            return Outcome(entry, verdict, await self._as_it_is(entry))
         return Outcome(entry, verdict, None if isinstance(result, bool) else result)
 
     async def _as_it_is(self, entry: Entry) -> Item | Context | None:

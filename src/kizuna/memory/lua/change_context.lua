@@ -7,6 +7,7 @@
 -- USES ending_contexts     how contexts end
 -- USES using_contexts      the bounds of lives
 -- USES adopting_contexts   contexts that others wrote get what ours have
+-- USES repeating           whether a write has happened before
 -- KEYS context      the context
 -- ARGV root         what all keys begin with
 -- ARGV feed_length  how many events the feed holds, about
@@ -21,9 +22,11 @@
 -- ARGV at_end       what becomes of its items: delete or leave
 -- ARGV is_active    1 or 0: whether it lives longer by being used
 -- ARGV token        by this the write is known when it is repeated
+-- ARGV tried_ms     how long ago it was tried first, in ms; empty: it is tried for the first time
 -- ARGV fields       the names of the fields that are returned, as msgpack
 --
--- Returns {"changed", 1 if it is active, values of the fields}, {"missing"} or {"conflict", version}
+-- Returns {"changed", 1 if it is active, values of the fields}, {"missing"}, {"conflict", version}, or
+-- {"forgotten"} if nobody can tell any more whether it has happened before
 
 local returned = cmsgpack.unpack(fields)
 
@@ -41,6 +44,13 @@ if not (place and is[1] and is[2]) then
   is = redis.call("HMGET", context, "version", "expiresAt", "ttlMs", "token", "createdAt")
 end
 if token ~= "" and is[4] == token then
+  return outcome()
+end
+-- At the version that it expects, it has not.
+local before = has_happened(id, token, expected ~= is[1] and tried_ms or "")
+if before == "forgotten" then
+  return {"forgotten"}
+elseif before == "yes" then
   return outcome()
 end
 if expected ~= "" and expected ~= is[1] then
@@ -87,7 +97,7 @@ if is_active == "1" then
 elseif is_active == "0" then
   redis.call("SREM", contexts_active, id)
 end
-announce_context("updated", id, to[2], to[1], version, touches == "1" and "touched" or "")
+announce_context("updated", id, to[2], to[1], version, touches == "1" and "touched" or "", token)
 if touches ~= "1" then
   has_changed(id)
 end

@@ -6,6 +6,7 @@
 -- USES ending           how items end
 -- USES ending_contexts  how contexts end
 -- USES using_contexts   the bounds of lives
+-- USES repeating        whether a write has happened before
 -- KEYS context      the context
 -- ARGV root         what all keys begin with
 -- ARGV feed_length  how many events the feed holds, about
@@ -18,12 +19,22 @@
 -- ARGV at_end       what becomes of its items: delete or leave
 -- ARGV is_active    1: it lives longer by being used
 -- ARGV token        by this the write is known when it is repeated
+-- ARGV tried_ms     how long ago it was tried first, in ms; empty: it is tried for the first time
 --
--- Returns {"written", version, created, expires, life} or {"exists"}
+-- Returns {"written", version, created, expires, life}, {"exists"}, or {"forgotten"} if nobody can tell any more whether
+-- it has happened before
 
 local was = redis.call("HMGET", context, "version", "token", "createdAt", "expiresAt", "ttlMs", "id")
 if was[2] == token then
   return {"written", was[1], was[3], was[4], was[5]}
+end
+local life = clamped("context", tonumber(ttl_ms))
+local before, version, at = has_happened(id, token, tried_ms)
+if before == "forgotten" then
+  return {"forgotten"}
+elseif before == "yes" then
+  -- What others have made of it since, or that it has ended, is theirs; this is what we made.
+  return {"written", version, at, whole(at + life), life}
 end
 if was[1] or was[3] or was[4] or was[6] then
   return {"exists"}
@@ -33,7 +44,6 @@ if left then
   end_context(id, left, "expired", "time")
 end
 
-local life = clamped("context", tonumber(ttl_ms))
 local expires = whole(now + life)
 try("HSET", context_places, id, cmsgpack.pack({type_, name, at_end}))
 try("SADD", contexts_of_type .. type_, id)
@@ -48,6 +58,6 @@ if refusal then
   return refusal
 end
 redis.call("PEXPIREAT", context, expires)
-announce_context("created", id, name, type_, 1)
+announce_context("created", id, name, type_, 1, "", token)
 end_dependents(1000)
 return {"written", 1, whole(now), expires, life}

@@ -79,7 +79,7 @@ class Mender:
             versions[shard] = int(version) if version and version.isdigit() else 0
         older, newer = sorted(versions, key=lambda shard: versions[shard])
         if versions[older] < versions[newer]:
-            items = ShardItems(self._store, older, self._server.policy, None)
+            items = ShardItems(self._store, older, self._server.policy, self._server.doubts, None)
             await items.remove(finding.id, versions[older], "moved")
 
 

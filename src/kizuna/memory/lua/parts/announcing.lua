@@ -35,7 +35,7 @@ local function announce(event, id, type_, context, version, reason, token)
   tell(item_channel_of .. event, data, "item:" .. event, id, type_, context, version, reason, token)
 end
 
-local function announce_context(event, id, name, type_, version, reason)
+local function announce_context(event, id, name, type_, version, reason, token)
   local data = '"id":' .. quoted(id) .. ',"name":' .. quoted(name) .. ',"type":' .. quoted(type_)
-  tell(context_channel_of .. event, data, "ctx:" .. event, id, type_, id, version, reason)
+  tell(context_channel_of .. event, data, "ctx:" .. event, id, type_, id, version, reason, token)
 end
