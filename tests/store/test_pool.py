@@ -22,7 +22,8 @@ MakeProxy = Callable[..., Awaitable[ChaosProxy]]
 
 
 def at(url: str, **options: Any) -> Settings:
-    return Settings(store=StoreSettings(url=url, **options))
+    # A client of redis-py tries once; a machine may be busy.
+    return Settings(store=StoreSettings(url=url, **{"connect_timeout_s": 20, **options}))
 
 
 def clients(server: ServerProcess, name: str) -> int:
@@ -81,7 +82,7 @@ async def test_tls_with_a_ca_of_ones_own(proxy: MakeProxy, tmp_path: Path) -> No
     ca.issue_cert("127.0.0.1").configure_cert(context)
     ca.cert_pem.write_to_path(str(tmp_path / "ca"))
     through = await proxy(ssl_context=context)
-    async with connect(at(through.url, tls_ca_file=str(tmp_path / "ca"), connect_timeout_s=20)) as k:
+    async with connect(at(through.url, tls_ca_file=str(tmp_path / "ca"))) as k:
         client: Any = await k.redis()
         assert await client.ping()
 
