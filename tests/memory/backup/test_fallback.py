@@ -649,3 +649,4 @@ async def test_a_server_with_very_much_to_answer_before_is_not_away(tmp_path: Pa
 
             await backup_of(k.memory).ask_time(patience_s)
             await asyncio.gather(*line)
+            assert not fallback_of(k.memory).is_away
