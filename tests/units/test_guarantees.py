@@ -210,8 +210,8 @@ async def test_a_handler_that_holds_up_its_program_is_not_run_a_second_time_nor_
     settings: Settings, start: Start, ledger: Ledger
 ) -> None:
     # On a busy machine the renewal may be late, too: it is due three times in the life of a claim.
-    settings = quick(settings, claim_s=1.5)
-    start("serve", settings, unit="detector", block_s=2.5)
+    settings = quick(settings, claim_s=3)
+    start("serve", settings, unit="detector", block_s=4)
     await eventually(lambda: ledger.read("works"), within_s=WITHIN_S)
     other = Counting()
     async with connect(settings) as k:
