@@ -338,7 +338,7 @@ async def test_a_request_that_outlives_its_answer_is_not_served_a_second_time(
     settings: Settings, ending: tuple[Any, ...]
 ) -> None:
     first, newcomer = Counting(), Counting()
-    async with connect(quick(settings, claim_s=0.2, response_s=0.2)) as k:
+    async with connect(quick(settings, claim_s=0.2, response_s=2)) as k:
         path = f"{k.units.root}/outsider/req/detector.42"
         async with k.unit("detector").serving(first):
             await k.store.call("SET", path, b"x", *ending)
@@ -439,7 +439,7 @@ async def test_nothing_is_deleted_explicitly_and_everything_ends_by_its_ttl(fres
 
 
 async def test_all_that_a_session_left_is_gone_when_its_time_is_over(settings: Settings) -> None:
-    short = UnitsSettings(request_s=0.5, response_s=0.5, error_s=0.5, keep_s=0.5, claim_s=0.5, presence_every_s=0.2)
+    short = UnitsSettings(request_s=3, response_s=3, error_s=3, keep_s=3, claim_s=3, presence_every_s=0.2)
     async with connect(msgspec.structs.replace(settings, units=short)) as k:
         async with k.unit("detector").serving(Counting()):
             await asyncio.gather(*(k.unit("camera").request("detector") for _ in range(20)))

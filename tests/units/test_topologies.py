@@ -26,7 +26,7 @@ def on(url: str, root: str) -> Settings:
         store=StoreSettings(url=url, connect_timeout_s=1, reconnect_longest_s=0.2),
         roots=RootsSettings(system=root, coordination=root, units=root),
         events=EventsSettings(canary_every_s=0.2, canary_timeout_s=1),
-        units=UnitsSettings(claim_s=1),
+        units=UnitsSettings(claim_s=2),
     )
 
 
