@@ -15,6 +15,7 @@ import pytest
 from kizuna.app import connect
 from kizuna.errors import (
     NotPrimary,
+    NotSent,
     OutcomeUnknown,
     OutOfMemory,
     PermissionDenied,
@@ -204,18 +205,29 @@ async def test_a_replica_refuses_writes_and_nobody_else_suffers(fresh_server: Se
                     reads += 1
 
             reading = asyncio.create_task(read_on())
-            with pytest.raises(NotPrimary) as refused:
-                await store.call("SET", "a", "b", timeout_s=2)
+            refused = await eventually(lambda: refusal_of_a_write(store))
             assert reads > 0
 
-            assert refused.value.outcome == "refused"
-            assert str(refused.value) == (
+            assert refused is not None
+            assert refused.outcome == "refused"
+            assert str(refused) == (
                 f"READONLY You can't write against a read only replica. at {replica.address} (refused); "
                 "this server is a replica: point store.url at the primary, or at the Sentinels"
             )
             await eventually(lambda: reads > 10 or reading.done())
             assert not reading.done()
             reading.cancel()
+
+
+async def refusal_of_a_write(store: Store) -> NotPrimary | None:
+    """None if the last of its tries was held up beyond its time: what became of that one is then all that is known."""
+    try:
+        await store.call("SET", "a", "b", timeout_s=2)
+    except NotPrimary as refused:
+        return refused
+    except (NotSent, OutcomeUnknown):
+        return None
+    raise AssertionError("a replica has taken a write")
 
 
 async def test_a_server_that_is_promoted_meanwhile_takes_the_write(fresh_server: ServerProcess) -> None:
