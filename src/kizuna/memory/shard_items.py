@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kizuna.errors import ItemExists, KizunaError, OutcomeUnknown, Refused, StoreError
-from kizuna.memory.item import FIELDS, Item, ItemChange, NewItem, Opener
+from kizuna.memory.item import FIELDS, USUAL, Item, ItemChange, NewItem, Opener
 from kizuna.memory.keepers import each
 from kizuna.memory.keys import ITEM
 from kizuna.memory.raw_names import shown
@@ -108,9 +108,14 @@ class ShardItems:
 
     async def read(self, ids: Sequence[str]) -> list[Item | None]:
         """None in the place of each that is not there."""
-        items = [item_of(values, self._opener, id_) for id_, values in zip(ids, await self._values(ids), strict=True)]
-        if any(item is not None and item.more.generation for item in items):
-            return await self._without_outdated(items)
+        if len(ids) == 1:
+            items = [item_of(await self._values_of(ids[0]), self._opener, ids[0])]
+        else:
+            found = await self._values(ids)
+            items = [item_of(values, self._opener, id_) for id_, values in zip(ids, found, strict=True)]
+        for item in items:
+            if item is not None and item.more is not USUAL and item.more.generation:
+                return await self._without_outdated(items)
         return items
 
     async def read_listed(self, ids: Sequence[bytes], now: float) -> tuple[list[Item], list[bytes]]:
@@ -244,11 +249,20 @@ class ShardItems:
             "token": new.token,
         }
 
+    # A read can be repeated without harm.
+
+    async def _values_of(self, id_: str) -> list[Any]:
+        key, deadline = self.shard.item(id_), self._deadline()
+        try:
+            # The way of almost every read: without what it takes to repeat it.
+            values: list[Any] = await self.store.call("HMGET", key, *FIELDS)
+        except OutcomeUnknown:
+            if asyncio.get_running_loop().time() >= deadline:
+                raise
+            values = await until_known(lambda: self.store.call("HMGET", key, *FIELDS), deadline=deadline)
+        return values
+
     async def _values(self, ids: Sequence[str]) -> list[Any]:
-        # A read can be repeated without harm.
-        if len(ids) == 1:
-            key = self.shard.item(ids[0])
-            return [await until_known(lambda: self.store.call("HMGET", key, *FIELDS), deadline=self._deadline())]
         keys = [self.shard.item(id_).encode() for id_ in ids]
         replies = await until_known(lambda: self._all_values(keys), deadline=self._deadline())
         for reply in replies:
