@@ -16,7 +16,7 @@ from kizuna.match.backfills import Backfill
 from kizuna.match.matches import Group, Match, Waiting
 from kizuna.match.openmatch import messages_pb2
 from kizuna.match.plan import Plan
-from kizuna.match.plan_assigners import Template, assignment_of, match_as_dict
+from kizuna.match.plan.assigners import Template, assignment_of, match_as_dict
 from kizuna.match.pools import EVERYONE, DoubleRange, Pool, Profile
 from kizuna.match.tickets import Assignment, Ticket, new_ticket
 from kizuna.settings import Settings

@@ -10,8 +10,8 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Meta, Struct
 
 from kizuna.errors import SettingsError
-from kizuna.match.plan_file import Name
-from kizuna.match.plan_reading import read_table
+from kizuna.match.plan.reading import read_table
+from kizuna.match.plan.tables import Name
 from kizuna.match.simulation.draws import Draw
 
 Share = Annotated[float, Meta(ge=0, le=1e12)]

@@ -11,7 +11,7 @@ from typing import Any
 
 from kizuna.errors import KizunaError, SettingsError
 from kizuna.match.matches import MatchFunction
-from kizuna.match.plan_reading import nearest
+from kizuna.match.plan.reading import nearest
 
 
 class Functions:

@@ -1,4 +1,4 @@
-"""The file that says what a backend does, as it is written: tables and their types. plan.py makes a plan of it."""
+"""The file that says what a backend does, as it is written: tables and their types. `Plan` is made of it."""
 
 from __future__ import annotations
 

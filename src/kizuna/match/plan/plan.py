@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from kizuna.configuration import Problems, read_toml
 from kizuna.errors import SettingsError, WrongValue
 from kizuna.match.matches import Assigner, Evaluator, MatchFunction
-from kizuna.match.plan_assigners import ByProgram, ByTemplate
-from kizuna.match.plan_file import AssignerTable, PlanTable, PoolTable, ProfileTable
-from kizuna.match.plan_functions import Functions
-from kizuna.match.plan_reading import read_table
+from kizuna.match.plan.assigners import ByProgram, ByTemplate
+from kizuna.match.plan.functions import Functions
+from kizuna.match.plan.reading import read_table
+from kizuna.match.plan.tables import AssignerTable, PlanTable, PoolTable, ProfileTable
 from kizuna.match.pools import EVERYONE, DoubleRange, Pool, Profile
 
 if TYPE_CHECKING:
