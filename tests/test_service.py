@@ -265,7 +265,7 @@ async def test_a_service_that_drains_too_long_is_told_to_stop_now(events: list[s
     async with running(Recorded("store", events), Recorded("slow", events, drain_s=30), stop_timeout_s=0.1):
         pass
 
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 2
     assert events == ["store starts", "slow starts", "slow stops now", "slow is gone", "store is gone"]
 
 
@@ -275,7 +275,7 @@ async def test_stop_now_cuts_the_drain_of_every_service_short(events: list[str])
     async with running(*slow) as block:
         asyncio.get_running_loop().call_later(0.1, block.stop_now)
 
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 2
     assert events[2:] == ["b stops now", "b is gone", "a stops now", "a is gone"]
 
 
@@ -306,7 +306,7 @@ async def test_a_stuck_service_is_reported_after_the_others_were_stopped(
     stuck.released.set()
 
     assert error.value.service == "Stuck"
-    assert 2 <= error.value.waited_s < 15
+    assert 2 <= error.value.waited_s < 4
     assert events == ["store starts", "store is gone"]
     assert ("kizuna.service", logging.ERROR, "service stuck") in caplog.record_tuples
 

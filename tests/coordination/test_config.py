@@ -405,9 +405,9 @@ async def test_without_notifications_changes_are_seen_within_a_second() -> None:
                 server.call("SET", f"t-deaf:config:{NAME}", 45)
                 server.call("SET", "t-deaf:config:asked:for", 1)
                 # Twice a second it looks; the rest is for a busy machine.
-                await eventually(lambda: (timeout.value, k.config.get("asked:for")) == (45.0, 1), within_s=10)
+                await eventually(lambda: (timeout.value, k.config.get("asked:for")) == (45.0, 1), within_s=3)
                 server.call("DEL", f"t-deaf:config:{NAME}")
-                await eventually(lambda: timeout.value == 30.0, within_s=10)
+                await eventually(lambda: timeout.value == 30.0, within_s=3)
 
 
 async def test_what_was_missed_while_the_listening_connection_was_away_is_seen(fresh_server: ServerProcess) -> None:
@@ -417,7 +417,7 @@ async def test_what_was_missed_while_the_listening_connection_was_away_is_seen(f
             assert fresh_server.call("CLIENT", "KILL", "TYPE", "pubsub") == 1
             fresh_server.call("SET", f"t-deaf:config:{NAME}", 45)
             fresh_server.call("SET", "t-deaf:config:nobody:declared", 1)
-            await eventually(lambda: timeout.value == 45.0, within_s=10)
+            await eventually(lambda: timeout.value == 45.0, within_s=3)
             await eventually(lambda: k.config.get("nobody:declared") == 1)
 
 

@@ -67,7 +67,7 @@ async def test_a_partition_is_noticed_by_the_canary_and_everybody_looks_again_af
         async with events.watch(f"{scratch}*") as feed, events.waiters(f"{scratch}*") as waiters:
             waiter = waiters.waiter(f"{scratch}a")
             line.stall()
-            await eventually(lambda: events.counts.canary_failures, within_s=15 + _NOTICED_WITHIN_S)
+            await eventually(lambda: events.counts.canary_failures, within_s=2 + _NOTICED_WITHIN_S)
             server.call("SET", f"{scratch}a", "missed")
             line.resume()
 

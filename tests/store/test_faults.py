@@ -346,7 +346,7 @@ async def test_a_partition_surfaces_within_the_promise_and_heals(proxy: MakeProx
             return_exceptions=True,
         )
         assert all(isinstance(reply, OutcomeUnknown) for reply in replies)
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 3.5
 
         for _ in range(3):
             began = time.monotonic()
@@ -354,7 +354,7 @@ async def test_a_partition_surfaces_within_the_promise_and_heals(proxy: MakeProx
                 await store.call("PING")
             assert unreachable.value.outcome == "not sent"
             assert through.address in str(unreachable.value)
-            assert time.monotonic() - began < 15
+            assert time.monotonic() - began < 3.5
 
         through.resume()
         assert await store.call("PING", timeout_s=20) == b"PONG"
@@ -371,7 +371,7 @@ async def test_a_partition_while_connecting_surfaces_too(proxy: MakeProxy) -> No
         f"no connection within 0.2s at {through.address} (not sent); "
         "is the address right, and does the network let us through?"
     )
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 3.5
 
 
 # -- urls --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from kizuna.app import connect
-from kizuna.errors import NotPrimary, NotSent, OutcomeUnknown
+from kizuna.errors import NotPrimary
 from kizuna.settings import Settings, StoreSettings
 from kizuna.store.client import Store
 from kizuna.testing import ServerProcess, eventually
@@ -39,22 +39,13 @@ async def test_a_write_waits_for_its_server_to_become_the_primary_again(fresh_se
 
 
 async def test_when_the_time_is_up_the_caller_gets_what_the_server_said(fresh_server: ServerProcess) -> None:
-    async with connect(at(fresh_server, timeout_s=60)) as k:
+    async with connect(at(fresh_server)) as k:
         make_replica(fresh_server)
+        began = time.monotonic()
+        with pytest.raises(NotPrimary, match="READONLY"):
+            await k.store.call("SET", "k", "v", timeout_s=1)
 
-        async def told() -> str:
-            """Nothing if a busy machine held up the last of its tries: then what became of that one is all there is."""
-            began = time.monotonic()
-            try:
-                await k.store.call("SET", "k", "v", timeout_s=2)
-            except NotPrimary as refused:
-                assert time.monotonic() - began < 30
-                return str(refused)
-            except (NotSent, OutcomeUnknown):
-                return ""
-            raise AssertionError("a replica has taken a write")
-
-        assert "READONLY" in await eventually(told)
+        assert time.monotonic() - began < 2
 
 
 async def test_nobody_follows_a_command_that_nobody_waits_for(fresh_server: ServerProcess) -> None:

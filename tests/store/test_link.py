@@ -117,7 +117,7 @@ async def test_callers_wait_no_longer_than_their_deadline_while_the_link_tries_o
         patient = k.store.call("ECHO", "patient", timeout_s=20)
         with pytest.raises(Unreachable) as unreachable:
             await hasty
-        assert 0.15 < time.monotonic() - began < 15
+        assert 0.15 < time.monotonic() - began < 2
         assert unreachable.value.outcome == "not sent"
         assert str(unreachable.value) == (
             f"no connection (Connection refused) at {through.address} (not sent); "
@@ -251,8 +251,7 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed_under_load
         running = False
         await asyncio.gather(*callers)
 
-        # A machine that is busy may hold up one of them.
-        assert min(returns_s) < 2
+        assert max(returns_s) < 2
         for me in range(32):
             stored = int(await k.store.call("GET", f"count-{me}"))
             assert acknowledged[me] <= stored <= acknowledged[me] + unknown[me]
@@ -266,7 +265,7 @@ async def test_a_server_that_pauses_fails_calls_in_time_and_answers_again_after_
             await k.store.call("PING")
         with pytest.raises(Unreachable, match=r"no connection within 2s|no connection in time"):
             await k.store.call("PING")
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 6
 
         fresh_server.resume()
         assert await k.store.call("PING", timeout_s=20) == b"PONG"

@@ -25,8 +25,8 @@ async def test_calls_and_events_move_to_the_new_primary(fresh_sentinel: Sentinel
             promoted = time.monotonic()
             await written_at(primary, k.store)
             assert isinstance(await feed.next(timeout_s=15), LookAgain)
-            # Two seconds for the call that was on its way, two to be back, and some for a busy machine.
-            assert time.monotonic() - promoted < 15
+            # Two seconds for the call that was on its way, and two to be back.
+            assert time.monotonic() - promoted < 4
             await k.store.call("SET", "news-1", "x")
             assert await feed.next(timeout_s=15) == Change("news-1", "set")
         finally:
@@ -40,7 +40,7 @@ async def written_at(primary: ServerProcess, store: Store) -> None:
         try:
             await store.call("SET", "written", "x")
         except StoreError:
-            assert time.monotonic() - began < 15
+            assert time.monotonic() - began < 4
         else:
             break
     assert primary.call("GET", "written") == b"x"

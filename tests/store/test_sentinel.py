@@ -85,7 +85,7 @@ async def test_calls_recover_after_a_failover_and_follow_the_new_primary(fresh_s
         primary = await asyncio.to_thread(fresh_sentinel.wait_for_failover, former)
         promoted, acknowledged = time.monotonic(), outcomes.count("ok")
         await eventually(lambda: outcomes.count("ok") > acknowledged + 100)
-        assert time.monotonic() - promoted < 15
+        assert time.monotonic() - promoted < 5
         assert list(await k.store.call_each_primary("PING")) == [primary.address]
         assert "refused" not in outcomes
 
@@ -126,4 +126,4 @@ async def test_sentinels_with_a_password_are_asked_with_theirs(sentinel: Sentine
             async with connect(at(url, timeout_s=60, sentinel_username="watcher", sentinel_password="wrong")):
                 pass
         assert guarded.address in str(refused.value)
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 2

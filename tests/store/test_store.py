@@ -97,7 +97,7 @@ def test_deadline_cut_and_partition(run: Run, server: ServerProcess) -> None:
                 await k.store.call("PING")
             with pytest.raises(Unreachable):
                 await k.store.call("PING")
-            assert time.monotonic() - began < 20
+            assert time.monotonic() - began < 6
             through.resume()
             assert await k.store.call("PING", timeout_s=5) == b"PONG"
             (link,) = k.store.topology.primaries()
@@ -209,7 +209,7 @@ async def test_closing_does_not_wait_for_ever_for_a_server_that_is_away(fresh_se
     began = time.monotonic()
     await k.aclose()
 
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 4
     for waiting in (value, reply):
         with pytest.raises(OutcomeUnknown, match="the connection was closed here"):
             await waiting

@@ -123,7 +123,7 @@ async def test_a_ca_that_we_do_not_know_is_refused_at_once(proxy: MakeProxy, fil
         assert error.outcome == "not sent"
         assert str(error).startswith("TLS failed: CERTIFICATE_VERIFY_FAILED, ")
         assert str(error).endswith(f" at {through.address} (not sent); {_NOT_TRUSTED}")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 4.5
 
 
 async def test_a_certificate_for_another_name_is_refused(proxy: MakeProxy, files: Files) -> None:
@@ -194,7 +194,7 @@ async def test_a_missing_client_certificate_is_named(files: Files, version: ssl.
     assert str(error).endswith(
         "(not sent); the server wants a client certificate: set store.tls_cert_file and store.tls_key_file"
     )
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 4.5
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -249,7 +249,7 @@ async def test_a_handshake_that_stalls_ends_in_time(proxy: MakeProxy, files: Fil
         f"no connection within 0.2s at {through.address} (not sent); "
         "is the address right, does the network let us through, and does the server speak TLS there?"
     )
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 4.5
 
 
 @pytest.mark.parametrize("name", ["tls_ca_file", "tls_cert_file"])

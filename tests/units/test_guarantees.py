@@ -107,8 +107,8 @@ async def test_if_it_dies_before_it_answers_another_one_does_within_the_ttl_of_t
             await asyncio.gather(*asked)
             took_s = time.monotonic() - killed_at
     assert len(other.asked) == 3
-    # What lies beyond the claim is for a loaded machine; a last look before the timeout would be no answer in time.
-    assert took_s < WITHIN_S / 2
+    # What lies beyond the claim is for a loaded machine.
+    assert took_s < CLAIM_S + 2
 
 
 async def test_a_request_that_has_ended_with_its_server_is_taken_by_nobody(

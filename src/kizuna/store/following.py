@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kizuna.errors import KizunaError, StoreError, Unreachable
+from kizuna.errors import KizunaError, NotSent, StoreError, Unreachable
 from kizuna.settings import StoreSettings
 from kizuna.store.link import Link, backoff
 from kizuna.store.places import Route
@@ -96,6 +96,9 @@ class Follower:
                     self.apart(link.send(("ASKING",), deadline))
                 return await self.apart(link.send(command, deadline))
             except StoreError as next_error:
+                if isinstance(next_error, NotSent) and asyncio.get_running_loop().time() >= deadline:
+                    # The last try never left: what the server has said is all that is known.
+                    raise error from next_error
                 if not _can_follow(next_error, link):
                     raise
                 error = next_error

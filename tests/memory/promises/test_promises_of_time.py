@@ -76,10 +76,8 @@ async def test_an_end_is_told_once_and_in_time_by_whoever_has_whichever_clock(
 
     ended = {event.id: event.at for event in events if event.kind == "item:expired"}
     assert sum(event.kind == "item:expired" for event in events) == 2
-    late_s = sorted(ended[item["id"]] - item["expires_at"] for item in lived)
-    assert late_s[0] >= -0.001
-    # A machine that is busy may hold up one of them.
-    assert late_s[0] <= 2
+    for item in lived:
+        assert 0 <= ended[item["id"]] - item["expires_at"] + 0.001 <= 2
 
 
 async def test_no_item_is_ever_without_an_end(m: Memory, server: ServerProcess, root: str) -> None:
